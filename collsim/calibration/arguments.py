@@ -12,7 +12,7 @@ from typing import Any
 from collsim.core.errors import Fault, InputError
 from collsim.core.operations import operation
 
-__all__ = ["checked_environment", "checked_operation", "checked_paths", "checked_text", "checked_tolerance"]
+__all__ = ["checked_environment", "checked_margin", "checked_operation", "checked_paths", "checked_text"]
 
 SHOWN = 40
 
@@ -61,12 +61,12 @@ def checked_environment(value: Any) -> dict[str, str]:
     return variables
 
 
-def checked_tolerance(value: Any) -> float:
+def checked_margin(value: Any) -> float:
     """Return a share of the prediction above 0."""
     try:
-        tolerance = float(value) if not isinstance(value, str | bool) else 0.0
+        margin = float(value) if not isinstance(value, str | bool) else 0.0
     except (TypeError, ValueError, OverflowError):
-        tolerance = 0.0
-    if not 0 < tolerance < float("inf"):
-        raise InputError(Fault(f"tolerance {_shown(value)} is not a number above 0", "tolerance", "such as 0.25"))
-    return tolerance
+        margin = 0.0
+    if not 0 < margin < float("inf"):
+        raise InputError(Fault(f"margin {_shown(value)} is not a number above 0", "margin", "such as 0.25"))
+    return margin

@@ -1,6 +1,6 @@
 """Health of a log: a verdict for every row, and for every range of sizes a sentence.
 
-A row is judged by the interval of its prediction; without one by a tolerance, which no measurement has calibrated.
+A row is judged by the interval of its prediction; without one by a margin, which no measurement has calibrated.
 Wrong results and times that the wires rule out are flagged whatever the interval says. Causes are not guessed.
 This module imports only `verdicts`, `operations` and `units`.
 """
@@ -16,9 +16,9 @@ from collsim.calibration.verdicts import JudgedCase
 from collsim.core.operations import operation
 from collsim.core.units import format_size, format_time
 
-__all__ = ["TOLERANCE", "health_of", "impossible_flags", "judged", "limits_s"]
+__all__ = ["MARGIN", "health_of", "impossible_flags", "judged", "limits_s"]
 
-TOLERANCE = 0.25
+MARGIN = 0.25
 """Share by which measured and predicted time may differ where there is no interval. Chosen, not calibrated: above what
 the model itself errs by on most unseen logs of 1 MiB and more, and below what a lost link or a clock limit costs."""
 BOUND_SLACK = 0.01
@@ -32,11 +32,11 @@ TIMES = 2.0
 """From this ratio on a time is described as a multiple."""
 
 
-def judged(row: JudgedCase, tolerance: float = TOLERANCE) -> JudgedCase:
+def judged(row: JudgedCase, margin: float = MARGIN) -> JudgedCase:
     """Return *row* with its verdict and flags."""
     flags = ["wrong_results"] if row.wrong else []
     flags += impossible_flags(row.fastest_s, row.lower_bound_s)
-    verdict = "wrong" if row.wrong else "impossible" if flags else _verdict(row, tolerance)
+    verdict = "wrong" if row.wrong else "impossible" if flags else _verdict(row, margin)
     return replace(row, verdict=verdict, flags=tuple(flags))
 
 
@@ -50,19 +50,19 @@ def impossible_flags(time_s: float, lower_bound_s: float) -> list[str]:
     return [flag for flag, limit_s in limits_s.items() if time_s < limit_s]
 
 
-def _verdict(row: JudgedCase, tolerance: float) -> str:
-    lowest_s, highest_s = limits_s(row, tolerance)
+def _verdict(row: JudgedCase, margin: float) -> str:
+    lowest_s, highest_s = limits_s(row, margin)
     return "slower" if row.measured_s > highest_s else "faster" if row.measured_s < lowest_s else "inside"
 
 
-def limits_s(row: JudgedCase, tolerance: float) -> tuple[float, float]:
+def limits_s(row: JudgedCase, margin: float) -> tuple[float, float]:
     """Return the interval of the prediction, or what stands in for it."""
-    lowest_s = row.predicted_s / (1 + tolerance) if row.time_lo_s is None else row.time_lo_s
-    highest_s = row.predicted_s * (1 + tolerance) if row.time_hi_s is None else row.time_hi_s
+    lowest_s = row.predicted_s / (1 + margin) if row.time_lo_s is None else row.time_lo_s
+    highest_s = row.predicted_s * (1 + margin) if row.time_hi_s is None else row.time_hi_s
     return lowest_s, highest_s
 
 
-def health_of(rows: Sequence[JudgedCase], system: str, tolerance: float = TOLERANCE) -> tuple[str, ...]:
+def health_of(rows: Sequence[JudgedCase], system: str, margin: float = MARGIN) -> tuple[str, ...]:
     """Return a sentence for every range of neighbouring sizes with one verdict; *rows* are judged and by size.
 
     Rows of several types, reductions or roots follow each other, and each kind has sentences of its own.
@@ -71,7 +71,7 @@ def health_of(rows: Sequence[JudgedCase], system: str, tolerance: float = TOLERA
     return tuple(
         (f"{kind}: " if len(kinds) > 1 else "") + sentence
         for kind, part in kinds
-        for sentence in _sentences(part, system, tolerance)
+        for sentence in _sentences(part, system, margin)
     )
 
 
@@ -81,17 +81,17 @@ def _kind(row: JudgedCase) -> str:
     return " ".join(word for word in words if word)
 
 
-def _sentences(rows: Sequence[JudgedCase], system: str, tolerance: float) -> Iterator[str]:
+def _sentences(rows: Sequence[JudgedCase], system: str, margin: float) -> Iterator[str]:
     """Yield what rows of one kind say: each range, then single repeats that the median hides."""
     for _, part in groupby(rows, key=lambda row: (row.verdict, row.covered is None)):
-        yield _sentence(list(part), system, tolerance)
+        yield _sentence(list(part), system, margin)
     for row in rows:
-        if row.verdict == "inside" and row.slowest_s > limits_s(row, tolerance)[1]:
+        if row.verdict == "inside" and row.slowest_s > limits_s(row, margin)[1]:
             slowest = f"the slowest of {row.repeats} repeats at {format_size(row.case.size_bytes)}"
             yield f"{slowest}: time {_apart(row.slowest_s / row.predicted_s)}"
 
 
-def _sentence(rows: Sequence[JudgedCase], system: str, tolerance: float) -> str:
+def _sentence(rows: Sequence[JudgedCase], system: str, margin: float) -> str:
     """Return the verdict on a range of sizes as a sentence."""
     where, verdict = _sizes_text(rows[0].case.size_bytes, rows[-1].case.size_bytes), rows[0].verdict
     if verdict == "wrong":
@@ -103,16 +103,16 @@ def _sentence(rows: Sequence[JudgedCase], system: str, tolerance: float) -> str:
         least = min(row.fastest_s / row.lower_bound_s for row in bounded) * 100
         kind = "latency" if all(row.bound == "latency" for row in bounded) else "line rate"
         return f"time {where} is impossible on {system}: down to {least:.0f} % of what the {kind} of its links allows"
-    limits = f"a factor of {1 + tolerance:g} (tolerance)" if rows[0].covered is None else "the 90 % interval"
+    limits = f"a factor of {1 + margin:g} (margin)" if rows[0].covered is None else "the 90 % interval"
     side = "inside" if verdict == "inside" else "outside"
-    return f"{_difference(rows, where)}, {side} {limits}{_width(rows, tolerance) if side == 'inside' else ''}"
+    return f"{_difference(rows, where)}, {side} {limits}{_width(rows, margin) if side == 'inside' else ''}"
 
 
-def _width(rows: Sequence[JudgedCase], tolerance: float) -> str:
-    """Return a clause with the width of the interval, if it excuses what the tolerance would not; empty otherwise."""
+def _width(rows: Sequence[JudgedCase], margin: float) -> str:
+    """Return a clause with the width of the interval, if it excuses what the margin would not; empty otherwise."""
     ratio = median(row.measured_s / row.predicted_s for row in rows)
     ends = [(row.time_lo_s, row.time_hi_s, row.predicted_s) for row in rows if row.time_lo_s and row.time_hi_s]
-    if not ends or 1 / (1 + tolerance) <= ratio <= 1 + tolerance:
+    if not ends or 1 / (1 + margin) <= ratio <= 1 + margin:
         return ""
     least, most = min(low / time for low, _, time in ends), max(high / time for _, high, time in ends)
     return f", which is wide here: from {least:.2g} to {most:.2g} times the predicted time"

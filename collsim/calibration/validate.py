@@ -15,10 +15,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from collsim._version import __version__
-from collsim.calibration.arguments import checked_environment, checked_operation, checked_paths, checked_tolerance
+from collsim.calibration.arguments import checked_environment, checked_margin, checked_operation, checked_paths
 from collsim.calibration.cases import MeasuredCase, Section, Skipped, read_sections
 from collsim.calibration.gpu_models import other_gpus
-from collsim.calibration.health import TOLERANCE, health_of, judged
+from collsim.calibration.health import MARGIN, health_of, judged
 from collsim.calibration.hidden_nvls import nvls_was_off, without_nvls
 from collsim.calibration.log_placement import MOST_GPUS_OF_A_HOST, mapping, misfit, predicted
 from collsim.calibration.logged_choice import choice_notes
@@ -63,7 +63,7 @@ def validate(
     profile: str | Profile = "auto",
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
-    tolerance: float = TOLERANCE,
+    margin: float = MARGIN,
     rank_list: Sequence[int] | None = None,
     overrides: Mapping[str, str] | Sequence[str] | None = None,
     fail: str | Sequence[str] | None = None,
@@ -84,7 +84,7 @@ def validate(
         Such as ``nccl-2.28``, for all logs; by default the one that each log names.
     environment : mapping, optional
         Variables that change the library's choice, beside those of the logs.
-    tolerance : float
+    margin : float
         Stands in for an interval where the profile has none.
     rank_list : sequence of int, optional
         The GPU of each rank of all logs, whatever they say.
@@ -107,10 +107,10 @@ def validate(
     >>> _ = path.write_text("67108864  16777216  float  sum  -1  400.00  167.77  293.60  0  398.00  168.62  295.08  0")
     >>> validation = validate(path, "hgx_h100", profile="default", environment={"NCCL_ALGO": "Ring"})
     >>> validation.logs[0].health
-    ('busbw at 64 MiB is 11 % below the model, inside a factor of 1.25 (tolerance)',)
+    ('busbw at 64 MiB is 11 % below the model, inside a factor of 1.25 (margin)',)
     """
     faults = Faults()
-    share = faults.attempt(checked_tolerance, tolerance)
+    share = faults.attempt(checked_margin, margin)
     told: dict[str, Any] = {
         "op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment
     }  # fmt: skip
@@ -363,7 +363,7 @@ def _default_library(topology: Topology, constants: Profile) -> str | None:
 # --- comparing -------------------------------------------------------------------------------------------------------
 
 
-def compare(gathered: Gathered, tolerance: float = TOLERANCE, *, settles_nvls: bool = True) -> Validation:
+def compare(gathered: Gathered, margin: float = MARGIN, *, settles_nvls: bool = True) -> Validation:
     """Predict every distinct case and put the logs beside it.
 
     *settles_nvls*: a log whose times fit a machine without NVLS better is compared with that.
@@ -387,7 +387,7 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE, *, settles_nvls: b
     if model.default is None:
         model.warnings[f"no library is known for {topology.name}: every row is the fastest in the simulator"] = None
     model.predict(case for group in groups for case in group.cases)
-    checked = [_checked_log(group, model, tolerance) for group in groups]
+    checked = [_checked_log(group, model, margin) for group in groups]
     logs = [log for log in checked if log.rows]
     skipped += [
         Skipped(log.file, each.line, f"{each.case.op} of {each.case.size_bytes} bytes: {each.what}")
@@ -404,7 +404,7 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE, *, settles_nvls: b
         version=__version__,
         topology={key: value for key, value in told.topology.items() if key not in OF_A_RUN},
         profile={**told.profile, "calibrated": calibrated},
-        tolerance=tolerance,
+        margin=margin,
         logs=tuple(logs),
         skipped=tuple(skipped),
         dropped=tuple(gathered.dropped),
@@ -432,7 +432,7 @@ def nothing_left(skipped: Sequence[Skipped], last: Fault) -> InputError:
     return InputError(*faults, last)
 
 
-def _checked_log(group: _Group, model: _Model, tolerance: float) -> CheckedLog:
+def _checked_log(group: _Group, model: _Model, margin: float) -> CheckedLog:
     """Return the rows of a group beside their predictions, and those that have none."""
     rows: list[JudgedCase] = []
     refused: list[RefusedCase] = []
@@ -441,13 +441,13 @@ def _checked_log(group: _Group, model: _Model, tolerance: float) -> CheckedLog:
         if isinstance(answer, str):
             refused.append(RefusedCase(case, found.line, median(found.times_s), answer))
         else:
-            rows.append(judged(_row(case, found, answer), tolerance))
+            rows.append(judged(_row(case, found, answer), margin))
     rows.sort(key=lambda row: (row.case.dtype, row.case.redop, row.case.root, row.case.size_bytes))
     system = model.topology.name
     case = replace(group.case, library=model.told(group.case).library)
     return CheckedLog(
         group.file, group.line, case, group.hosts, mapping(case, group.hosts, model.topology), tuple(rows),
-        health_of(rows, system, tolerance),
+        health_of(rows, system, margin),
         (*group.notes, *choice_notes(rows), *_gaps(group.case, case), *_damage(model.topology),
          *width_notes((row.case.size_bytes, row.wide_because) for row in rows)), group.failed,
         tuple(sorted(refused, key=lambda each: each.case.size_bytes)), group.library_version,

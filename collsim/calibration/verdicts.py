@@ -13,6 +13,7 @@ from typing import Any
 from collsim.calibration.cases import MeasuredCase, Skipped
 from collsim.calibration.logs.log_types import Dropped
 from collsim.calibration.logs.printed_rows import Choice
+from collsim.core.old_names import old_name
 from collsim.core.operations import operation
 from collsim.core.tabular import Tabular
 from collsim.simulation.busbw_plot import Curve, draw
@@ -22,7 +23,7 @@ __all__ = ["FLAGS", "VERDICTS", "CheckedLog", "JudgedCase", "RefusedCase", "Unre
 
 SCHEMA = "collsim.validate/1"
 VERDICTS = ("inside", "slower", "faster", "impossible", "wrong")
-"""Of a row: inside interval or tolerance, slower or faster than that, below what is possible, with wrong results."""
+"""Of a row: inside interval or margin, slower or faster than that, below what is possible, with wrong results."""
 FLAGS = ("wrong_results", "below_bound", "below_floor")
 """Flags of a row that no interval excuses: wrong results, and times below what is possible."""
 
@@ -267,9 +268,9 @@ class Validation(Tabular):
     version : str
     topology, profile : mapping
         As in a `collsim.Result`.
-    tolerance : float
+    margin : float
         What stands in for an interval where there is none: a row is inside if measured and predicted time differ by a
-        factor of at most 1 + tolerance. It is no calibrated interval.
+        factor of at most 1 + margin. It is no calibrated interval.
     logs : tuple of CheckedLog
     skipped : tuple of Skipped
     dropped : tuple of Unread
@@ -280,11 +281,13 @@ class Validation(Tabular):
     version: str
     topology: Mapping[str, Any]
     profile: Mapping[str, Any]
-    tolerance: float
+    margin: float
     logs: tuple[CheckedLog, ...]
     skipped: tuple[Skipped, ...] = ()
     dropped: tuple[Unread, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    tolerance = old_name("tolerance", "margin")
 
     def __iter__(self) -> Iterator[JudgedCase]:
         return self.rows
@@ -314,7 +317,7 @@ class Validation(Tabular):
 
     @property
     def outside(self) -> int:
-        """Number of rows without a flag that are outside the interval, or the tolerance where there is none."""
+        """Number of rows without a flag that are outside the interval, or the margin where there is none."""
         return sum(not row.flags and row.verdict != "inside" for row in self.rows)
 
     def below(self, least_Bps: float) -> list[tuple[CheckedLog, float]]:
@@ -338,7 +341,7 @@ class Validation(Tabular):
             "collsim": self.version,
             "topology": dict(self.topology),
             "profile": dict(self.profile),
-            "tolerance": self.tolerance,
+            "tolerance": self.margin,
             "logs": [log.to_dict() for log in self.logs],
             "rows": [row for _, row in self._filed()],
             "refused": [{"file": file, **each.to_dict()} for file, each in self.refused],

@@ -109,11 +109,13 @@ def schedule_export(context: click.Context, /, *, output: str, **flags: Any) -> 
     faults.attempt(lambda: check_suffix(output, (".json", ".gz", ".xml"), hint))
     built = _built(flags, faults)
     if output.endswith(".xml"):
-        from collsim.importing.msccl_export import schedule_xml
+        from collsim.importing.msccl_export import schedule_xml, unstated
 
         text = faults.attempt(schedule_xml, built)
         faults.raise_any()
         write(text or "", output)
+        for told in unstated(built):
+            click.echo(f"warning: {told}", err=True)
     elif output == "-":
         write(as_text(built), None)
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.of_logs import experts_told, machine_of, measured_options, told_of_logs
-from collsim.cli.options import column_option, complete, screen_options
+from collsim.cli.options import Renamed, column_option, complete, screen_options
 from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write
 from collsim.core.errors import PARTLY, Faults
 
@@ -23,15 +23,15 @@ def validation_formats() -> tuple[str, ...]:
     return VALIDATION_FORMATS
 
 
-@click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
+@click.command(cls=Renamed, context_settings={"auto_envvar_prefix": "COLLSIM"})
 @measured_options
 @click.option(
-    "--tolerance",
+    "--margin",
     metavar="X",
     help="Where there is no interval, times may differ by a factor of 1 + X.  [default: 25%]",
 )
 @click.option("--min-busbw", metavar="RATE", help='Exit code 1 if no row of a log reaches this, such as "350 GB/s".')
-@click.option("--strict", is_flag=True, help="Exit code 1 as well if a row is outside the interval or tolerance.")
+@click.option("--strict", is_flag=True, help="Exit code 1 as well if a row is outside the interval or margin.")
 @click.option(
     "--format",
     "form",
@@ -109,14 +109,14 @@ def _rate(text: str) -> float:
 
 def _validated(flags: dict[str, Any], faults: Faults) -> Validation:
     """Check everything that was asked, raise all that is wrong with it, and compare."""
-    from collsim.calibration.health import TOLERANCE
+    from collsim.calibration.health import MARGIN
     from collsim.calibration.validate import compare, gather
     from collsim.core.units import parse_fraction
 
     told = told_of_logs(flags, faults)
     machine, rank_list = machine_of(flags, faults)
-    text = flags["tolerance"]
-    tolerance = TOLERANCE if text is None else faults.attempt(lambda: parse_fraction(text, "tolerance"))
+    text = flags["margin"]
+    margin = MARGIN if text is None else faults.attempt(lambda: parse_fraction(text, "margin"))
     gathered = faults.attempt(
         lambda: gather(
             flags["logs"], flags["topo"], profile=flags["profile"], machine=machine, rank_list=rank_list, **told
@@ -124,5 +124,5 @@ def _validated(flags: dict[str, Any], faults: Faults) -> Validation:
     )
     faults.raise_any()
     assert gathered is not None
-    assert tolerance is not None
-    return compare(gathered, tolerance)
+    assert margin is not None
+    return compare(gathered, margin)

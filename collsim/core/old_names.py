@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["OLD_ARGUMENTS", "OldName", "current_name", "old_name", "warn_of"]
 
-OLD_ARGUMENTS = {"placement": "expert_placement", "groups": "expert_groups"}
+OLD_ARGUMENTS = {"placement": "expert_placement", "groups": "expert_groups", "tolerance": "margin"}
 """Arguments that were called otherwise where the old name means something else now, or nothing."""
 
 REMOVED_IN = "0.2"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim.calibration.arguments import checked_paths
-from collsim.calibration.health import TOLERANCE
+from collsim.calibration.health import MARGIN
 from collsim.calibration.validate import Gathered, compare, gather
 from collsim.core.errors import Faults, UnknownNameError
 from collsim.diagnosis.causes import Cause, all_causes, changes_of, meets
@@ -60,7 +60,7 @@ def diagnose(
     fail: str | Sequence[str] | None = None,
     degrade: Mapping[str, str | float] | Sequence[str] | None = None,
     causes: Sequence[str] | None = None,
-    tolerance: float = TOLERANCE,
+    margin: float = MARGIN,
 ) -> Diagnosis:
     """Say of logs of one machine whether they are healthy, and rank what would explain those that are not.
 
@@ -68,7 +68,7 @@ def diagnose(
 
     Parameters
     ----------
-    logs, topo, op, ranks, nodes, launch, profile, library, environment, rank_list, overrides, fail, degrade, tolerance
+    logs, topo, op, ranks, nodes, launch, profile, library, environment, rank_list, overrides, fail, degrade, margin
         As of `collsim.validate`; by default there are as many nodes as the logs name.
     causes : sequence of str, optional
         Names of causes to look at; all that the machine can have by default.
@@ -98,7 +98,7 @@ def diagnose(
     faults.raise_any()
     assert gathered is not None
     assert chosen is not None
-    return diagnosed(gathered, topo, machine, chosen, tolerance)
+    return diagnosed(gathered, topo, machine, chosen, margin)
 
 
 def gathered_on(
@@ -131,15 +131,15 @@ def chosen_causes(names: Sequence[str] | None) -> tuple[Cause, ...]:
 
 
 def diagnosed(
-    gathered: Gathered, topo: Any, machine: Machine, causes: Sequence[Cause], tolerance: float = TOLERANCE
+    gathered: Gathered, topo: Any, machine: Machine, causes: Sequence[Cause], margin: float = MARGIN
 ) -> Diagnosis:
     """Judge the rows of logs and rank *causes*; raises as `compare` does."""
     evidence = _as_usual(gathered)
-    validation = compare(gathered, tolerance, settles_nvls=False)
+    validation = compare(gathered, margin, settles_nvls=False)
     topology, constants = gathered.topology, gathered.constants
     assert topology is not None
     assert constants is not None
-    subjects = [one for log in validation.logs if (one := subject_of(log, tolerance, topology)) is not None]
+    subjects = [one for log in validation.logs if (one := subject_of(log, margin, topology)) is not None]
     evidence += [unknown_library(one.log.file, name) for one in subjects if (name := _unknown(one))]
     evidence += evidence_of(list(dict.fromkeys(log.file for log in validation.logs)))
     bench = Bench(topo, machine, topology, constants)

@@ -54,7 +54,7 @@ class Subject:
     healthy_s : mapping of int to float
         Predicted seconds by size.
     outside : bool
-        A row is slower than its interval, or tolerance.
+        A row is slower than its interval, or margin.
     flagged : bool
         Results are wrong, or a time is impossible.
     nodes : int
@@ -119,7 +119,7 @@ def _rest(noise: Noise) -> list[int]:
     return [row for row in range(len(noise.sizes)) if row not in dips or len(dips) > MOST_DIPS]
 
 
-def subject_of(log: CheckedLog, tolerance: float, topology: Topology) -> Subject | None:
+def subject_of(log: CheckedLog, margin: float, topology: Topology) -> Subject | None:
     """Return the kind of rows that a log has most of; None if none of them has a sound time."""
     sound = [row for row in log.rows if "below_bound" not in row.flags and "below_floor" not in row.flags]
     kinds = Counter(_kind(row) for row in sound)
@@ -129,7 +129,7 @@ def subject_of(log: CheckedLog, tolerance: float, topology: Topology) -> Subject
     rows = [row for row in sound if _kind(row) == chosen and row.case.matrix is None]
     if not rows:
         return None
-    ends = [limits_s(row, tolerance) for row in rows]
+    ends = [limits_s(row, margin) for row in rows]
     measured, healthy = ([getattr(row, name) for row in rows] for name in ("measured_s", "predicted_s"))
     nodes = nodes_of(rows[0].case, topology)
     sigma = [_sigma(row, *both, over_nodes=nodes > 1) for row, both in zip(rows, ends, strict=True)]

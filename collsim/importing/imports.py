@@ -61,7 +61,16 @@ class ImportedTopology:
 
     @cached_property
     def topology(self) -> Topology:
-        """The topology that the file describes, with what was assumed."""
+        """The topology that the file describes, with what was assumed.
+
+        Raises
+        ------
+        SpecError
+            The file holds no machine, such as the graphs that NCCL searched.
+        """
+        if not self.yaml:
+            hint = "`read` says what they are; import what NCCL_TOPO_DUMP_FILE wrote on that machine"
+            raise SpecError(Fault(f"{self.format}: they hold rings and trees, no machine", self.file, hint))
         return parse_topology(self.yaml, f"{self.file} (imported)")
 
     def to_dict(self) -> dict[str, Any]:

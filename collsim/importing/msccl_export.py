@@ -1,13 +1,15 @@
 """Schedules as algorithms of MSCCL in XML: thread blocks of one connection each, whose steps wait for their data.
 
-Waits follow from the data alone: a step waits for what was written where it reads, and for what was read and written
-where it writes. What is written is read again and carried out, so that a file does what its collective promises.
+A step waits for what was written where it reads, for what was read and written where it writes, and for what its
+transfer waits for in the schedule. Adds to one place that nothing puts in order are received beside each other and
+added then, so that none waits for another to arrive. What is written is read again and carried out, so that a file does
+what its collective promises.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,13 +21,16 @@ from collsim.importing.msccl_schedules import schedule_of
 from collsim.schedule import EVERY, Schedule, verify
 from collsim.schedule.forms import Transfers
 
-__all__ = ["schedule_xml"]
+__all__ = ["schedule_xml", "unstated"]
 
 NAMES = {op: name for name, op in OPERATIONS.items() if name != "reducescatter"}
 UNEVEN = 1.01
 """Chunks whose sizes differ by more than rounding: MSCCL cuts a buffer into equal ones (chosen)."""
 Place = tuple[str, int]
 Step = tuple[int, int]
+Key = tuple[int, str, int]
+"""Of a thread block: its peer, what it does and its channel."""
+ADDS = ("rrc", "re")
 
 
 class _Line(NamedTuple):
@@ -42,17 +47,21 @@ class _Line(NamedTuple):
 class _Gpu:
     """A GPU: blocks by peer, way and channel, with the last steps that touched each place."""
 
-    blocks: dict[tuple[int, str, int], list[_Line]] = field(default_factory=dict)
+    blocks: dict[Key, list[_Line]] = field(default_factory=dict)
     written: dict[Place, Step] = field(default_factory=dict)
     read: dict[Place, set[Step]] = field(default_factory=lambda: defaultdict(set))
     scratch: dict[int, Place] = field(default_factory=dict)
+    beside: int = 0
+    """Places of scratch for what is received before it is added."""
 
-    def add(self, key: tuple[int, str, int], kind: str, places: tuple[list[Place], list[Place]]) -> None:
+    def add(
+        self, key: Key, kind: str, places: tuple[list[Place], list[Place]], after: Collection[Step] = ()
+    ) -> Step:  # fmt: skip
         """Add a step that reads and writes places of this GPU (none: those of another), after all that it has to."""
         number = [*self.blocks].index(key) if key in self.blocks else len(self.blocks)
         lines = self.blocks.setdefault(key, [])
         reads, writes = ([] if kind == "r" else places[0]), ([] if kind == "s" else places[1])
-        waits = {self.written[place] for place in (*reads, *writes) if place in self.written}
+        waits = {self.written[place] for place in (*reads, *writes) if place in self.written} | {*after}
         waits |= {step for place in writes for step in self.read[place]}
         last: dict[int, int] = {}
         for block, step in waits:
@@ -67,6 +76,30 @@ class _Gpu:
         for place in writes:
             self.written[place] = own
             self.read[place] = set()
+        return own
+
+    def take(self, key: Key, places: list[Place], after: Collection[Step], *, adds: bool) -> Step:
+        """Add the step that receives into places; return the one after which they hold what arrived.
+
+        What is added where something else was added or read meanwhile goes beside it first.
+        """
+        if not adds:
+            return self.add(key, "r", (places, places), after)
+        number = [*self.blocks].index(key) if key in self.blocks else len(self.blocks)
+        touched = {step for place in places for step in (*self.read[place], *self._last_add(place))}
+        if all(block == number for block, _ in touched):
+            return self.add(key, "rrc", (places, places), after)
+        beside: list[Place] = [("s", len(self.scratch) + self.beside + k) for k in range(len(places))]
+        self.beside += len(beside)
+        self.add(key, "r", (beside, beside), after)
+        return self.add((-1, "re", key[2]), "re", (beside, places))
+
+    def _last_add(self, place: Place) -> Iterator[Step]:
+        """Yield the step that last wrote a place, if it added."""
+        if place in self.written:
+            block, step = self.written[place]
+            if [*self.blocks.values()][block][step].kind in ADDS:
+                yield block, step
 
 
 def schedule_xml(schedule: Schedule) -> str:
@@ -92,14 +125,17 @@ def schedule_xml(schedule: Schedule) -> str:
         for rank, gpu in enumerate(gpus):
             own = [("o", rank * layout.per_rank + k) for k in range(layout.per_rank)]
             gpu.add((-1, "cpy", 0), "cpy", ([("i", place) for _, place in own], own))
+    sent: dict[int, Step] = {}
+    taken: dict[int, Step] = {}
     for i in _ordered(transfers):
         src, dst = int(transfers.src[i]), int(transfers.dst[i])
         chunks = transfers.chunk[transfers.chunk_ptr[i] : transfers.chunk_ptr[i + 1]].tolist()
-        channel, kind = int(transfers.channel[i]), "rrc" if transfers.reduces[i] else "r"
+        channel, adds = int(transfers.channel[i]), bool(transfers.reduces[i])
+        before, late = _waits(transfers, i, sent, taken)
         for run in _runs([(layout.place(gpus[src], src, c), layout.place(gpus[dst], dst, c)) for c in sorted(chunks)]):
             here, there = ([pair[side] for pair in run] for side in (0, 1))
-            gpus[src].add((dst, "send", channel), "s", (here, there))
-            gpus[dst].add((src, "recv", channel), kind, (there, there))
+            sent[i] = gpus[src].add((dst, "send", channel), "s", (here, there), before)
+            taken[i] = gpus[dst].take((src, "recv", channel), there, late, adds=adds)
     text = _text(schedule, layout, gpus, int(transfers.channel.max(initial=0)) + 1)
     try:
         verify(schedule_of(read_msccl(text.encode(), "written"), schedule.size_bytes))
@@ -107,6 +143,13 @@ def schedule_xml(schedule: Schedule) -> str:
         what = f"{schedule.algo} keeps its input apart from what it works on: {error.faults[0].what}"
         raise UnsupportedError(Fault(what, "output", "write .json, or take another algorithm")) from None
     return text
+
+
+def unstated(schedule: Schedule) -> list[str]:
+    """Return what a schedule has that its algorithm of MSCCL does not state: channels that share a transfer."""
+    lanes = int(schedule.materialise().lanes.max(initial=1))
+    what = f"{lanes} channels share each transfer of {schedule.algo}, and a thread block of MSCCL is on one channel"
+    return [f"{what}: run from the XML it takes longer where a channel limits"] if lanes > 1 else []
 
 
 def _refuse(schedule: Schedule, transfers: Transfers) -> None:
@@ -153,6 +196,28 @@ class _Layout:
         return gpu.scratch.setdefault(chunk, ("s", len(gpu.scratch)))
 
 
+def _waits(
+    transfers: Transfers, number: int, sent: dict[int, Step], taken: dict[int, Step]
+) -> tuple[set[Step], set[Step]]:
+    """Return the steps for which the sender and the receiver of a transfer wait: ends of those that it depends on."""
+    src, dst = transfers.src[number], transfers.dst[number]
+    before, late, left = set[Step](), set[Step](), [number]
+    while left:
+        each = left.pop()
+        for dep in transfers.dep[transfers.dep_ptr[each] : transfers.dep_ptr[each + 1]].tolist():
+            if dep not in sent:  # it carries nothing
+                left.append(dep)
+            elif transfers.dst[dep] == src:
+                before.add(taken[dep])
+            elif transfers.src[dep] == src:
+                before.add(sent[dep])
+            elif transfers.dst[dep] == dst:
+                late.add(taken[dep])
+            elif transfers.src[dep] == dst:
+                late.add(sent[dep])
+    return before, late
+
+
 def _ordered(transfers: Transfers) -> Iterator[int]:
     """Yield the transfers that carry something, each after all that it waits for."""
     waiting = np.diff(transfers.dep_ptr).tolist()
@@ -191,7 +256,7 @@ def _text(schedule: Schedule, layout: _Layout, gpus: Sequence[_Gpu], channels: i
     ]
     for rank, gpu in enumerate(gpus):
         needed = {line.waits_for for block in gpu.blocks.values() for line in block if line.waits_for}
-        counts = f'i_chunks="{layout.n_chunks}" o_chunks="{layout.n_chunks}" s_chunks="{len(gpu.scratch)}"'
+        counts = f'i_chunks="{layout.n_chunks}" o_chunks="{layout.n_chunks}" s_chunks="{len(gpu.scratch) + gpu.beside}"'
         lines.append(f'  <gpu id="{rank}" {counts}>')
         for number, ((peer, way, channel), block) in enumerate(gpu.blocks.items()):
             send, recv = (peer if way == each else -1 for each in ("send", "recv"))

@@ -145,5 +145,5 @@ def _closing(validation: Validation) -> Iterator[str]:
     if any(row.covered is None for row in validation.rows):
         yield (
             f"without an interval, inside means that the times differ by a factor of at most "
-            f"{1 + validation.tolerance:g}: a tolerance, no calibrated interval"
+            f"{1 + validation.margin:g}: a margin, no calibrated interval"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,10 +30,17 @@ class Curve:
 
 
 def curves_of(rows: Iterable[Row]) -> list[Curve]:
-    """Return one curve for each operation, number of ranks and algorithm or choice that was asked for."""
+    """Return one curve for each operation, number of ranks and algorithm or choice that was asked for.
+
+    Where a choice has several rows of one size, as ``all`` has, each of its algorithms is a curve.
+    """
     found: dict[tuple[str, int, int, str], list[Row]] = {}
-    for row in rows:
-        found.setdefault((row.op, row.groups, row.ranks, row.asked or row.algo), []).append(row)
+    rows = list(rows)
+    named = [(row.op, row.groups, row.ranks, row.asked or row.algo) for row in rows]
+    sizes = Counter((*name, row.size_bytes) for name, row in zip(named, rows, strict=True))
+    split = {key[:4] for key, number in sizes.items() if number > 1}
+    for name, row in zip(named, rows, strict=True):
+        found.setdefault((*name[:3], row.algo) if name in split else name, []).append(row)
     several = len({key[-1] for key in found}) > 1
     return [_curve(key, sorted(rows, key=lambda row: row.size_bytes), several) for key, rows in found.items()]
 

@@ -39,8 +39,8 @@ def faults_of(call, *words, **options):
     ("given", "where", "words"),
     [
         *WRONG,
-        ({"tolerance": "a"}, "tolerance", "'a' is not a number above 0"),
-        ({"tolerance": None}, "tolerance", "None is not a number above 0"),
+        ({"margin": "a"}, "margin", "'a' is not a number above 0"),
+        ({"margin": None}, "margin", "None is not a number above 0"),
         ({"logs": None}, "logs", "None is not a path"),
         ({"logs": [3]}, "logs", "3 is not a path"),
         ({"logs": []}, "logs", "no log is named"),
@@ -79,8 +79,8 @@ def test_all_faults_at_once():
     told = {"op": "x", "ranks": 0, "launch": "q", "library": "z"}
     faults = faults_of(collsim.calibrate, "nosuch", "hgx_h10", start="nn", **told)
     assert [fault.where for fault in faults] == ["op", "ranks", "launch", "library", "topo", "start", "nosuch"]
-    faults = faults_of(collsim.validate, "nosuch", "hgx_h10", profile="nn", tolerance=0, **told)
-    assert {fault.where for fault in faults} == {"tolerance", "topo", "profile", *told, "nosuch"}
+    faults = faults_of(collsim.validate, "nosuch", "hgx_h10", profile="nn", margin=0, **told)
+    assert {fault.where for fault in faults} == {"margin", "topo", "profile", *told, "nosuch"}
 
 
 def test_numbers_of_the_environment_are_texts(log):

@@ -76,17 +76,17 @@ def test_relative_error_and_bandwidth():
 def test_neighbours_with_one_verdict_are_one_sentence():
     rows = [row(100, size=2**24), row(98, size=2**25), row(160, size=2**27), row(163, size=2**30)]
     assert health_of(rows, BOARD) == (
-        "busbw from 16 MiB to 32 MiB is 1 % above the model, inside a factor of 1.25 (tolerance)",
-        "busbw from 128 MiB to 1 GiB is 38 % below the model, outside a factor of 1.25 (tolerance)",
+        "busbw from 16 MiB to 32 MiB is 1 % above the model, inside a factor of 1.25 (margin)",
+        "busbw from 128 MiB to 1 GiB is 38 % below the model, outside a factor of 1.25 (margin)",
     )
 
 
 def test_small_sizes_are_told_by_time():
     rows = [row(310, size=8), row(310, size=1024), row(100, size=2**14), row(70, size=2**15)]
     assert health_of(rows, BOARD) == (
-        "time from 8 B to 1 KiB is 3.1 times that of the model, outside a factor of 1.25 (tolerance)",
-        "time at 16 KiB agrees with the model, inside a factor of 1.25 (tolerance)",
-        "time at 32 KiB is 30 % below the model, outside a factor of 1.25 (tolerance)",
+        "time from 8 B to 1 KiB is 3.1 times that of the model, outside a factor of 1.25 (margin)",
+        "time at 16 KiB agrees with the model, inside a factor of 1.25 (margin)",
+        "time at 32 KiB is 30 % below the model, outside a factor of 1.25 (margin)",
     )
 
 
@@ -94,7 +94,7 @@ def test_interval_and_tolerance_are_told_apart():
     rows = [row(115, interval=(90, 120)), row(115, size=2**21), row(115, size=2**22, interval=(90, 110))]
     assert health_of(rows, BOARD) == (
         "busbw at 1 MiB is 13 % below the model, inside the 90 % interval",
-        "busbw at 2 MiB is 13 % below the model, inside a factor of 1.25 (tolerance)",
+        "busbw at 2 MiB is 13 % below the model, inside a factor of 1.25 (margin)",
         "busbw at 4 MiB is 13 % below the model, outside the 90 % interval",
     )
 
@@ -327,8 +327,8 @@ def test_every_fault_at_once(tmp_path):
     assert len(caught.value.faults) == 10
     with pytest.raises(InputError, match="no log is named"):
         validate([], BOARD)
-    with pytest.raises(InputError, match="tolerance"):
-        validate(tmp_path / "none.log", BOARD, tolerance=0)
+    with pytest.raises(InputError, match="margin"):
+        validate(tmp_path / "none.log", BOARD, margin=0)
 
 
 def test_document_is_plain(write):

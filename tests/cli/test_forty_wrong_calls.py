@@ -58,7 +58,7 @@ PYTHON = (
     ("compare_moe", (["hgx_h100", "hgx_b20"],), {"ep": 8}, "topos", 'did you mean "hgx_b200"?'),
     ("simulate_timeline", ("x.json",), {"topology": "hgx_h100"}, "topology", 'did you mean "topo"?'),
     ("validate", (LOG, "hgx_h10"), {}, "topo", 'did you mean "hgx_h100"?'),
-    ("validate", (LOG, "hgx_h100"), {"tolernce": 0.1}, "tolernce", 'did you mean "tolerance"?'),
+    ("validate", (LOG, "hgx_h100"), {"margn": 0.1}, "margn", 'did you mean "margin"?'),
     ("load_topology", ("hgx_h10",), {}, "source", 'did you mean "hgx_h100"?'),
     ("calibrate", (LOG, "hgx_h100"), {"op": "all_reduc"}, "op", 'did you mean "all_reduce"?'),
 )

@@ -14,7 +14,8 @@ from collsim import write_report
 from .conftest import GUARD_S, ROOT
 
 LOG = ROOT / "examples" / "h100_all_reduce.log"
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 VOID = {"meta", "br", "link", "img", "hr"}
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -192,8 +192,11 @@ class TestGates:
 
     def test_tolerance_stands_in_for_an_interval(self, collsim):
         bare = (*HEALTHY, "--profile", "default", "--env", "NCCL_ALGO=Ring")
-        wide, narrow = (collsim(*bare, "--tolerance", share).out.count("inside\n") for share in ("90%", "1%"))
+        wide, narrow = (collsim(*bare, "--margin", share).out.count("inside\n") for share in ("90%", "1%"))
         assert wide > narrow
+        old = collsim(*bare, "--tolerance", "90%")
+        assert old.out.count("inside\n") == wide
+        assert "warning: --tolerance is now --margin; the old name goes in 0.2" in old.err
 
     def test_changes_of_the_machine(self, collsim):
         assert "note: predicted with" in collsim(*HEALTHY, "--degrade", "switch:nvsw0=50%").out
@@ -214,7 +217,7 @@ class TestGates:
         refused(collsim("validate", log, "--topo", "hgx_h100", "--rank-list", "0,2"), "the list of ranks 2")
 
     def test_every_fault_of_the_gates(self, collsim):
-        faulty = collsim(*HEALTHY, "--min-busbw", "400", "--tolerance", "x", "--rank-list", "0-")
+        faulty = collsim(*HEALTHY, "--min-busbw", "400", "--margin", "x", "--rank-list", "0-")
         assert faulty.code == 2
         assert faulty.err.count("error:") >= 3
 

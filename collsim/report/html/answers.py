@@ -78,12 +78,19 @@ def _curves_of_points(points: Sequence[Content], axes: Sequence[str]) -> dict[tu
     """Return curves of the points that are collectives, as far as sizes vary; as many as have a colour each."""
     others = [axis for axis in axes if axis not in ("size", "op")]
     rows = [
-        {**point["answer"], "asked": ", ".join(filter(None, (_text(point["asked"].get(axis)) for axis in others)))}
+        {**point["answer"], "asked": ", ".join(_labels(point["asked"], others))}
         for point in points
         if point["kind"] == "run"
     ]
     found = curves_by_op(rows) if "size" in axes else {}
     return {key: own[:SERIES] for key, own in found.items()}
+
+
+def _labels(asked: Content, axes: Sequence[str]) -> Iterator[str]:
+    """Yield what tells a point from others: the name of its topology, and what else varies with its value."""
+    for axis in axes:
+        if text := _text(asked.get(axis)):
+            yield text if axis == "topo" else f"{_short(axis)} {text}"
 
 
 def _tuned(content: Content) -> Iterator[str]:

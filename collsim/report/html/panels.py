@@ -41,7 +41,10 @@ def panels(
     for (op, ranks), own in curves.items():
         points = [(each.name, each.points) for each in measured if (each.op, each.ranks) == (op, ranks)]
         yield f"<h3>Bus bandwidth: {escape(op)} on {ranks} ranks</h3>"
-        yield panel(own, points, f"bus bandwidth of {op} on {ranks} ranks")
+        shown = sorted(own, key=lambda curve: -curve.busbw_Bps[-1])[:SERIES] if len(own) > SERIES else own
+        yield panel(shown, points, f"bus bandwidth of {op} on {ranks} ranks")
+        if len(shown) < len(own):
+            yield f'<p class="soft">The {SERIES} fastest at the largest size of {len(own)} curves.</p>'
         if below := [row for row in rows if (row["op"], row["ranks"]) == (op, ranks)]:
             yield _run_table(below)
 

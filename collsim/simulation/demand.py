@@ -87,7 +87,8 @@ def held_back(lowered: Lowered, run: LoweredRun, caps_Bps: Float, rows: Int | sl
     connections = transfers.lanes * (np.diff(transfers.chunk_ptr) if lowered.record.cost_law == "bundled" else 1)
     window_bytes: Float = SLOTS * step_bytes * np.maximum(connections, 1)[rows].astype(np.float64)
     round_trip_s = 2 * run.trunks.latency_s[lowered.used][lowered.route][rows]
-    if not (round_trip_s * caps_Bps > window_bytes).any():
+    most_Bps = np.divide(window_bytes, round_trip_s, out=np.full(len(window_bytes), np.inf), where=round_trip_s > 0)
+    if not (caps_Bps > most_Bps).any():
         return caps_Bps
     _, stream = distinct((transfers.src * lowered.schedule.n_ranks + transfers.dst) * _past(transfers.channel)
                          + transfers.channel)  # fmt: skip

@@ -207,6 +207,12 @@ def test_systems_side_by_side(collsim):
     assert len(collsim(*call, "--format", "md").out.splitlines()[2:8]) == 6
 
 
+def test_a_list_that_begins_with_a_change_is_refused(collsim):
+    told = collsim(*TWO, "--ep", "8", "--compare", "scale_out.nodes=1,hgx_b200")
+    assert told.code == 2
+    assert 'error: --compare: unknown topology "scale_out.nodes=1"' in told.err
+
+
 def test_compared_systems_take_as_many_ranks_as_the_first_has_tokens_for(collsim):
     call = (*ONE, "--nodes", "2", "--tokens", "8x8", "--compare", "hgx_b200")
     assert json.loads(collsim(*call, "--format", "json").out)["rows"][0]["ranks"] == 8

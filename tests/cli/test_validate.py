@@ -4,10 +4,12 @@ import csv
 import io
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from collsim.diagnosis.findings import VERDICTS
 from collsim.report import schema
 
 from .conftest import ROOT
@@ -233,6 +235,15 @@ class TestDiagnose:
         assert re.search(r"1 MiB to 16 MiB +healthy", told.out)
         assert collsim(*self.FEW, "-o", tmp_path / "a.svg").code == 1
         assert (tmp_path / "a.svg").read_text().startswith("<svg")
+
+    def test_exit_code_of_every_verdict(self, collsim, monkeypatch):
+        codes = {}
+        for found in [SimpleNamespace(verdict=verdict, warnings=()) for verdict in VERDICTS]:
+            monkeypatch.setattr("collsim.cli.diagnose._diagnosed", lambda flags, faults, found=found: found)
+            monkeypatch.setattr("collsim.report.render_diagnosis", lambda found, form: found.verdict)
+            told = collsim(*self.FEW)
+            codes[told.out.strip()] = told.code
+        assert codes == {"healthy": 0, "doubtful": 0, "faulty": 1, "fast": 0, "broken": 1}
 
     def test_every_fault_at_once(self, collsim):
         faulty = collsim("diagnose", "missing.log", "--topo", "hgx_h100", "--causes", "los", "--nodes", "x")

@@ -49,6 +49,22 @@ def test_pieces_are_the_ways_of_the_router(cluster, fail):
             assert found.latency_s[row] == pytest.approx(latency_s, rel=1e-12)
 
 
+def test_a_way_that_is_lost_in_one_direction_is_left_in_the_other():
+    whole = router_of(SMALL)
+    first, wiring = whole.cluster.first_leaf, whole.machine.wiring
+    leaves = np.flatnonzero(whole.cluster.switch_tier == 0).tolist()
+    cut_off = set(whole.below(leaves[0]))
+    down = [link for spine in cut_off for link in np.flatnonzero(wiring.link_dst == first + spine)
+            if whole.cluster.switch_tier[wiring.link_src[link] - first] == 2]  # fmt: skip
+    router = router_of(SMALL, tuple(f"link!:{wiring.link_name(int(link))}" for link in down))
+    behind = [leaf for leaf in leaves if cut_off & set(whole.below(leaf))]
+    assert 0 < len(behind) < len(leaves)
+    for a in leaves:
+        for b in leaves:
+            left = b not in behind or a in behind
+            assert (router.is_joined(a, b), router.between_leaves(a, b) is not None) == (left, left), (a, b)
+
+
 def test_busiest_link_of_a_way_is_found_among_those_that_follow_others():
     router = router_of(SMALL)
     climbs = Climbs(router)

@@ -106,9 +106,9 @@ def exchange(op, number):
     scale = number * 1e-5
     return SimpleNamespace(
         op=op, ranks=16, nodes=2, time_s=1.0 * scale, times_s=(0.9 * scale, 1.3 * scale), load_s=0.5 * scale,
-        bound_s=0.4 * scale, low_s=0.7 * scale, high_s=1.6 * scale, prepare_s=0.25 * scale, whole_s=1.25 * scale,
-        logical_Bps=number * 1e10, node_Bps=number * 2e10, network_Bps=number * 3e10, imbalance=1.0 + number / 10,
-        limit="adapters", bottleneck=(), tolerance=0.0,
+        lower_bound_s=0.4 * scale, time_lo_s=0.7 * scale, time_hi_s=1.6 * scale, prepare_s=0.25 * scale,
+        whole_s=1.25 * scale, logical_Bps=number * 1e10, node_Bps=number * 2e10, network_Bps=number * 3e10,
+        imbalance=1.0 + number / 10, limited_by="adapters", tolerance=0.0,
     )  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def test_tables_of_experts_say_their_fields_alone_and_added():
         "time": 1.25 * both, "least": 0.9 * both, "most": 1.3 * both, "load": 0.5 * both, "bound": 0.4 * both,
         "prepare": 0.25 * both,
     }  # fmt: skip
-    assert {column.name for column in COLUMNS} == {*alone, "op", "limit", "bottleneck"}
+    assert {column.name for column in COLUMNS} == {*alone, "op", "limited by"}
     for line, expected in (((one,), alone), ((one, other), added)):
         for column in COLUMNS:
             if column.name in expected:
@@ -147,7 +147,7 @@ def test_the_sentence_on_systems_has_the_ratios_of_times_and_dollars(usd):
         systems=[SimpleNamespace(label=name) for name in names],
         costs=lambda row: [SimpleNamespace(usd=each) for each in usd],
     )
-    row = SimpleNamespace(runs=[SimpleNamespace(time_s=time_s, limit="wires") for time_s in times_s])
+    row = SimpleNamespace(runs=[SimpleNamespace(time_s=time_s, limited_by="wires") for time_s in times_s])
     cheap, dear = names[usd.index(1.0)], names[usd.index(3.0)]
     assert decides(comparison, row) == (
         "b is fastest, limited by wires; a takes 2 times as long, by wires; c takes 5 times as long, by wires; "

@@ -1,9 +1,12 @@
 """Ranks of one process that write into each other's buffers: which versions let them, what it saves, who says so."""
 
+import numpy as np
 import pytest
 
 from collsim import simulate
 from collsim.calibration.cases import read_cases
+from collsim.library.costs.direct_pointers import with_direct_pointers
+from collsim.library.costs.profile_files import load_profile
 
 
 def time_s(op, size="256M", library="nccl-2.21", **options):
@@ -38,3 +41,16 @@ def test_logs_tell_one_process_by_its_threads_and_gpus(tmp_path, threads, gpus, 
     )
     measured, _ = read_cases([path])
     assert [row.case.one_process for row in measured] == [one]
+
+
+@pytest.mark.parametrize("name", ["hgx_h100", "hgx_b200", "dgx_a100", "mi300x_ubb8"])
+def test_rings_copy_nothing_out_and_store_at_a_lower_rate(name):
+    """Of the seconds of a call besides its transfers the base is left, whatever the size of its chunks."""
+    own, direct = (
+        profile.families["ring"]["Simple"] for profile in (load_profile(name), with_direct_pointers(load_profile(name)))
+    )
+    assert direct.channel_rate_Bps == pytest.approx(0.8 * own.channel_rate_Bps)
+    least, most = (direct.once_s(np.array([size])) for size in (0.0, 1e9))
+    assert least == most == own.once_s(np.array([0.0]))
+    assert own.once_s(np.array([1e9])) > most
+    assert not direct.stepwise

@@ -227,3 +227,46 @@ def test_messages_between_boards_by_ranks(
     assert across.p2p_step_bytes(asked, mi300x) == mi300x_KiB * KIB
     assert across.p2p_step_bytes(asked, mi355x) == mi355x_KiB * KIB
     assert (across.relays(asked, mi300x), across.relays(asked, mi355x)) == (mi300x_relays, mi355x_relays)
+
+
+@pytest.mark.parametrize(
+    ("library", "backend", "mi300x_MiB", "mi355x_MiB"),
+    [
+        ("rccl-2.28", "direct", {"all_gather": 4}, {"all_gather": 8}),
+        (
+            "rccl-2.29",
+            "dda",
+            {"all_reduce": 8, "all_gather": 8, "reduce_scatter": 8, "all_to_all": 4},
+            {"all_reduce": 128, "all_gather": 128, "reduce_scatter": 128, "all_to_all": 4},
+        ),
+    ],
+)
+def test_what_one_board_runs_before_ring_and_tree(
+    mi300x: System, mi355x: System, library: str, backend: str, mi300x_MiB: dict[str, int], mi355x_MiB: dict[str, int]
+) -> None:
+    """Up to which size peers are written to or read directly, whole: every operation on both boards, on either side."""
+    for system, limits in ((mi300x, mi300x_MiB), (mi355x, mi355x_MiB)):
+        for op in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"):
+            limit = limits.get(op, 0) * MIB
+            for size, expected in ((limit, backend if limit else None), (limit + 64, None)):
+                found = board.backend_of(Call(op, 8, size or 64), system, load_library(library), UNSET)
+                assert (found and found.name) == expected, (op, size)
+                assert found is None or f"up to {limit // MIB} MiB" in found.why
+
+
+def test_schedules_of_msccl_on_mi300x(mi300x: System) -> None:
+    """Every schedule up to its last byte, and the next one behind it (tools/msccl-algorithms)."""
+    steps = {
+        "all_reduce": [(64 * KIB, LL, 4), (512 * KIB - 2048, LL, 8), (16 * MIB, SIMPLE, 8)],
+        "all_to_all": [(9 * KIB, LL, 1), (190 * KIB, LL, 2), (512 * KIB, LL, 4), (7 * MIB, SIMPLE, 32),
+                       (43 * MIB, SIMPLE, 8)],
+    }  # fmt: skip
+    for op, rows in steps.items():
+        for (limit, proto, channels), beyond in zip(rows, [*(row[1:] for row in rows[1:]), None], strict=True):
+            found, after = (
+                board.backend_of(Call(op, 8, size), mi300x, load_library("rccl-2.27"), UNSET)
+                for size in (limit, limit + 2048)
+            )
+            assert found is not None, (op, limit)
+            assert (found.name, found.proto, found.channels) == ("msccl", proto, channels), (op, limit)
+            assert (after and (after.proto, after.channels)) == beyond, (op, limit)

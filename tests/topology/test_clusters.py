@@ -21,6 +21,7 @@ from collsim.topology import (
 )
 from collsim.topology.cluster.links import _dealt
 from collsim.topology.cluster.networks import load_network, network_for
+from collsim.topology.cluster.plan import capacity
 from collsim.topology.failures.degrade import damaged
 from collsim.topology.summary import is_connected
 
@@ -104,6 +105,25 @@ def test_racks_that_cannot_be(scale_out, what, hint):
         load_topology("hgx_h100", scale_out=scale_out)
     assert what in caught.value.faults[0].what
     assert hint in caught.value.faults[0].hint
+
+
+def test_as_many_nodes_fit_as_textbooks_say():
+    """A full tree of switches with k ports ends k, k²/2 or k³/4 adapters; rails without spines are trees of their own.
+
+    Al-Fares, Loukissas and Vahdat, SIGCOMM 2008.
+    """
+    spec = load_topology("hgx_h100", scale_out={"nodes": 2}).cluster.spec
+    for radix in (16, 32, 64):
+        adapters = {1: radix, 2: radix**2 // 2, 3: radix**3 // 4}
+        for tiers, ends in adapters.items():
+            nodes = ends // spec.node_nics
+            expected = {"fat_tree": nodes, "rail": nodes, "rail_only": nodes * spec.rails}
+            expected["single_switch"] = nodes if tiers == 1 else 0
+            found = {
+                fabric: capacity(dataclasses.replace(spec, fabric=fabric, radix=radix, tiers=tiers))
+                for fabric in expected
+            }
+            assert found == expected, (radix, tiers)
 
 
 def test_no_switch_uses_more_ports_than_it_has(cluster):

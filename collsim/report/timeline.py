@@ -123,7 +123,8 @@ def _slices(event: Event, track: int) -> list[dict[str, Any]]:
     """Return the slice of an event, and those nested in it."""
 
     def piece(name: str, begin_s: float, end_s: float) -> dict[str, Any]:
-        begin_us, long_us = round(begin_s * 1e6, 3), round((end_s - begin_s) * 1e6, 3)
+        begin_us = round(begin_s * 1e6, 3)
+        long_us = round(round(end_s * 1e6, 3) - begin_us, 3)  # ends as the next begins, to the nanosecond
         return {"ph": "X", "pid": 1, "tid": track, "name": name, "cat": event.kind, "ts": begin_us, "dur": long_us}
 
     found = [piece(event.name, event.start_s, event.end_s)]

@@ -2,11 +2,14 @@
 
 import json
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 
 import jsonschema
 import pytest
 
 from collsim.report.json_schemas import schema
+from collsim.report.timeline import _slices
+from collsim.timeline.result import Event
 
 STEP = """\
 schema: collsim.workload/1
@@ -69,17 +72,25 @@ def test_perfetto_gets_a_trace_of_chromes_format(collsim, step, tmp_path):
     assert names == {"compute", "communication"}
     for track in {event["tid"] for event in slices}:  # slices of a track nest or follow each other
         open_until = []
-        for event in sorted((e for e in slices if e["tid"] == track), key=lambda e: (e["ts"], -e["dur"])):
-            while open_until and open_until[-1] <= event["ts"] + 1e-3:
+        spans = ((round(e["ts"] * 1e3), round((e["ts"] + e["dur"]) * 1e3)) for e in slices if e["tid"] == track)
+        for begin_ns, end_ns in sorted(spans, key=lambda span: (span[0], -span[1])):  # Perfetto counts nanoseconds
+            while open_until and open_until[-1] <= begin_ns:
                 open_until.pop()
-            assert not open_until or event["ts"] + event["dur"] <= open_until[-1] + 2e-3
-            open_until.append(event["ts"] + event["dur"])
+            assert not open_until or end_ns <= open_until[-1]
+            open_until.append(end_ns)
     counters = [event for event in events if event["ph"] == "C"]
     assert {event["name"] for event in counters} == {"links to nvsw"}
     full = [event["args"]["percent"] for event in counters]
     assert full[0] < 50 < full[-2] <= 100  # beside kernels its channels carry less
     assert full[1::2] == [0.0] * 4
     assert [event["ts"] for event in counters] == sorted(event["ts"] for event in counters)
+
+
+def test_slices_that_follow_each_other_touch_to_the_nanosecond():
+    bounds_s = [i * 338.4613160332e-6 for i in range(100)]
+    for begin_s, end_s in pairwise(bounds_s):
+        (piece,) = _slices(Event("a", "matmul", "0", begin_s, begin_s, end_s), 1)
+        assert round((piece["ts"] + piece["dur"]) * 1e3) == round(end_s * 1e9)
 
 
 def test_the_picture_has_a_row_for_each_stream(collsim, step, tmp_path):

@@ -78,13 +78,13 @@ supports NVIDIA GPUDirect RDMA"; maintainers of aws/aws-ofi-nccl in issues 104 a
 on)."""
 ADDED = (LATE, COPIED)
 """Times that make a step's arrival later, on top of what its kernel and protocol cost."""
-SPREADS = {"message_overhead_s": 3.0, "turn_s": 1.5, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
-"""The same of constants of a kernel anywhere. A turn is the work of a thread that posts a request, much the same on all
-hosts; how late a step arrives is host, adapter, fabric and flush together. Logs tell the two apart by a single row:
-with 2 and 3 for turns the fit is as near (losses of 355, 354 and 353), rings of Simple keep their channels for 12 and
-22 us instead of 4, and training sites left out come out farther off (losses of 1027, 1198 and 1158; by site, t = 2.4
-and 2.3). Turns without a factor of nodes are no better or worse there (959, t = -1.6; fit 371), with one of their own
-worse (1149)."""
+SPREADS = {"message_overhead_s": 3.0, "turn_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
+"""The same of constants of a kernel anywhere. A turn is the work of a thread that posts a request, and what it waits for
+meanwhile; how late a step arrives is host, adapter, fabric and flush together. Logs tell the two apart by few rows: with
+1.5, 2 and 3 for turns the fit is as near (losses of 355, 354 and 353), and training sites left out are 1027, 1198 and
+1158, by site no difference that five in a hundred chances would not make (t = 2.4 and 2.3 of six degrees of freedom).
+With 1.5 rings of Simple keep their channels for 4 us instead of 22 and arrive the later for it. A turn without a factor
+of nodes (959; fit 371), or with one of its own (1149), is no better."""
 NVLS_SPREAD = 1.3
 """Of trees of NVLS one network was measured: what they cost anywhere stays near the figures of NCCL's tuner, and their
 channel rate is no part of the fit, for no log of two nodes tells it."""

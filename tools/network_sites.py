@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from fit_profiles import DEFAULT, NETWORKS, as_case, draws, law_of_nccl, start_of, with_start
+from fit_profiles import DEFAULT, NETWORKS, as_case, draws, joint_fit, law_of_nccl, start_of, with_start
 from joint_networks import JOINT, LEFT_OUT_ROUNDS, PARTS, Seen, begin_near, few, fit_jointly, left_out_s, time_s
 from predictors import (
     MESSAGES,
@@ -46,6 +46,8 @@ MOST_TRANSFERS = 6000
 """Larger schedules are left out: a fit times each of them some hundred times."""
 MOST_ROWS = 40
 """Of a site: more of one would outweigh all others."""
+ROWS_OF_PARTS = 16
+"""The same where the fit is repeated for every part of the law."""
 SMALLEST = "< 1 MiB"
 PART_BANDS = (SMALLEST, "1-512 MiB", OVER_NODES[0])
 ALL = "all sites"
@@ -151,8 +153,11 @@ def print_parts(entries: Mapping[str, Sequence[Entry]]) -> None:
     """Print the errors of sites left out with the whole joint law, and without each of its parts."""
     print("| left out of the law | " + " | ".join(PART_BANDS) + " |\n|" + " --- |" * (1 + len(PART_BANDS)))
     rows = [entry for name in entries for entry in entries[name]]
+    kept = set(map(id, few([entry.seen for entry in rows], ROWS_OF_PARTS)))
+    rows = [entry for entry in rows if id(entry.seen) in kept]
     seen = [entry.seen for entry in rows]
-    whole = fit_jointly(law_of_nccl(), seen)
+    law = law_of_nccl()
+    whole = fit_jointly(law, seen, begin_near(law, joint_fit()), LEFT_OUT_ROUNDS)
     for part in ("", *PARTS):
         law = law_of_nccl([part])
         fitted = fit_jointly(law, seen, begin_near(law, whole), LEFT_OUT_ROUNDS) if part else whole

@@ -144,7 +144,7 @@ class TestWhichConstants:
             )
         }  # fmt: skip
         assert list(names.values()) == [
-            "infiniband", "infiniband", "infiniband_a100", "efa", "efa_v1", "infiniband", "roce", "ultra_ethernet",
+            "infiniband", "infiniband", "infiniband_a100", "efa", "efa_a100", "infiniband", "roce", "ultra_ethernet",
         ]  # fmt: skip
 
     def test_one_node_and_bare_wires_have_none_of_their_own(self):

@@ -38,6 +38,7 @@ def test_before_any_log_all_networks_cost_what_stood_before(joint):
             for proto, start in protocols.items():
                 costs = law.costs(network, family, proto, logs)
                 late_s = joint.LATE_S if network in joint.LATE_NETWORKS else 0.0
+                late_s += joint.COPIED_S if network in joint.WITHOUT_GPUDIRECT else 0.0
                 assert costs.message_overhead_s == pytest.approx(start.message_overhead_s + late_s)
                 assert costs.channel_rate_Bps == pytest.approx(start.channel_rate_Bps)
 
@@ -54,13 +55,23 @@ def test_a_factor_of_nodes_moves_their_network_alone(joint):
 
 def test_steps_over_efa_arrive_later_by_one_time_with_every_kernel_but_leave_the_host_as_it_is(joint):
     law, logs = law_with(joint)
-    _, later = law_with(joint, efa_v1__late=2.0)
-    for family, protocols in law.starts.items():
-        for proto in protocols:
-            before, after = (law.costs("efa_v1", family, proto, each) for each in (logs, later))
-            assert after.message_overhead_s - before.message_overhead_s == pytest.approx(joint.LATE_S)
-            assert after.turn_s == before.turn_s
-            assert law.costs("efa", family, proto, later) == law.costs("efa", family, proto, logs)
+    _, later = law_with(joint, efa__late=2.0)
+    for network in joint.LATE_NETWORKS:  # GPUDirect or not, adapters of any generation
+        for family, protocols in law.starts.items():
+            for proto in protocols:
+                before, after = (law.costs(network, family, proto, each) for each in (logs, later))
+                assert after.message_overhead_s - before.message_overhead_s == pytest.approx(joint.LATE_S)
+                assert after.turn_s == before.turn_s
+    assert law.costs("infiniband", "ring", "LL", later) == law.costs("infiniband", "ring", "LL", logs)
+
+
+def test_only_nodes_without_gpudirect_pass_through_the_memory_of_their_hosts(joint):
+    law, logs = law_with(joint)
+    _, later = law_with(joint, host__copied=2.0)
+    for network in joint.JOINT:  # p4d has the adapters of p3dn, and GPUDirect
+        before, after = (law.costs(network, "ring", "LL", each) for each in (logs, later))
+        copied_s = joint.COPIED_S if network == "efa_v1" else 0.0
+        assert after.message_overhead_s - before.message_overhead_s == pytest.approx(copied_s, abs=1e-12)
 
 
 def test_the_interval_of_a_sum_is_that_of_its_parts(joint):

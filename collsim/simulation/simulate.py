@@ -256,7 +256,7 @@ def predict(
     ModelError
         Ranks cannot reach each other, or a schedule deadlocks.
     """
-    whole, given, asked = topology, constants, question
+    asked = Prepared(topology, constants, question, [list(group) for group in groups])
     topology, constants = reachable(topology, constants, groups, loaded=bool(question.load))
     if question.hash_seeds:
         refuse_unhashed(topology)
@@ -284,7 +284,7 @@ def predict(
         *read,
         *effects,
         *(idle := idle_settings(topology, rows, effects)),
-        *(_in_vain(Prepared(whole, given, asked, groups), rows, (*effects, *idle)) if doubts and as_if is None else ()),
+        *(_in_vain(asked, rows, (*effects, *idle)) if doubts and as_if is None else ()),
         *(() if question.of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
         *_warnings_of_parties(parties, groups, question),
         *approximations(question, rows),

@@ -28,6 +28,11 @@ def topo() -> None:
       collsim topo draw dgx1_v100 -o dgx1.svg
       collsim topo check my_cluster.yaml
       collsim topo import topo_m.txt -o my_node.yaml
+
+    A machine of your own is a file: "schema: collsim.topology/1", "extends: NAME" of a system like it, and what
+    differs in sections, by the paths that `topo show` lists. "changes:" adds or changes single links: "- {a: gpu0,
+    b: gpu1, bandwidth: 300 GB/s, latency: 250 ns}". `topo show NAME --format yaml` writes out every node and link,
+    for what is like none of them. In Python a NetworkX graph will do, such as a torus. More: docs/topologies.md.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 

@@ -90,16 +90,16 @@ class UnitError(InputError):
 
 
 class UnknownNameError(InputError):
-    """A name that does not exist; the message offers the nearest one that does."""
+    """A name that does not exist; the message offers the nearest one that does, and *otherwise* behind it."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "", otherwise: str = "") -> None:
         choices = sorted(known)
         near = nearest(name, choices)
         listed = ", ".join(choices[:MOST_NAMES]) + (
             f" and {len(choices) - MOST_NAMES} more" if choices[MOST_NAMES:] else ""
         )
         hint = f'did you mean "{near}"? known: {listed}' if near else f"known: {listed}"
-        super().__init__(Fault(f'unknown {kind} "{name}"', where, hint))
+        super().__init__(Fault(f'unknown {kind} "{name}"', where, hint + otherwise))
 
 
 class ArgumentError(InputError, TypeError):

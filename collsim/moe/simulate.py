@@ -23,10 +23,12 @@ from collsim.moe.models import Model
 from collsim.moe.request import Laws, MoeRequest, ask
 from collsim.moe.result import Busy, MoeRefusal, MoeResult, MoeRow
 from collsim.moe.timing import OpTime, Work, laid_on, load_of, time_flows
+from collsim.simulation.idle_settings import idle_settings
 from collsim.simulation.provenance import is_calibrated, topology_summary
 from collsim.simulation.request.prepare import Machine
 from collsim.simulation.request.tolerance import AUTO
 from collsim.simulation.result import LinkLoad
+from collsim.simulation.same_without import same_without
 from collsim.simulation.what_ifs import unread_changes
 from collsim.topology import Topology
 
@@ -160,8 +162,10 @@ def simulate_moe(
     return answer(question)
 
 
-def answer(question: MoeRequest) -> MoeResult:
+def answer(question: MoeRequest, *, doubts: bool = True) -> MoeResult:
     """Return dispatch and combine for each number of ranks; those without an answer are in ``refused``.
+
+    *doubts* asks again without the settings of which nothing but the times tells whether they matter.
 
     Raises
     ------
@@ -181,7 +185,21 @@ def answer(question: MoeRequest) -> MoeResult:
         raise KeyboardInterrupt
     if not rows:
         raise errors[0]
-    return _result(question, tuple(rows), (*question.refused, *refused))
+    found = _result(question, tuple(rows), (*question.refused, *refused))
+    return replace(found, warnings=(*found.warnings, *_in_vain(question, found))) if doubts else found
+
+
+def _in_vain(question: MoeRequest, found: MoeResult) -> tuple[str, ...]:
+    """Return warnings of settings that change nothing: those that nothing here reads, and those without effect."""
+
+    def times_of(other: Topology) -> list[float]:
+        return [row.time_s for row in answer(replace(question, topology=other), doubts=False).rows]
+
+    if not question.topology.settings:
+        return ()
+    idle = idle_settings(question.topology, (), found.warnings)
+    times = [row.time_s for row in found.rows]
+    return (*idle, *same_without(question.topology, times, times_of, told_before=(*found.warnings, *idle)))
 
 
 def _unless_interrupted(question: MoeRequest, placement: Placement) -> list[MoeRow]:

@@ -46,10 +46,11 @@ from collsim.simulation.provenance import (
 )
 from collsim.simulation.request.checks import SYMMETRIC
 from collsim.simulation.request.fields import Request
-from collsim.simulation.request.prepare import prepare
+from collsim.simulation.request.prepare import Prepared, prepare
 from collsim.simulation.request.request import CHOICES
 from collsim.simulation.result import Result, Row
 from collsim.simulation.rows import tables_of
+from collsim.simulation.same_without import same_without
 from collsim.simulation.selection import built, no_sharp, request_of
 from collsim.simulation.what_ifs import effects_of_changes, idle_variables
 from collsim.topology import Topology
@@ -240,11 +241,13 @@ def predict(
     groups: Sequence[Sequence[int]],
     *,
     as_if: AsIf | None = None,
+    doubts: bool = True,
 ) -> Result:
     """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
 
     *as_if* returns the machine and the constants that are simulated instead of those at which everything else was
-    settled, such as without latencies; rows then have their `loads`.
+    settled, such as without latencies; rows then have their `loads`. *doubts* asks again without the settings of which
+    nothing but the times tells whether they matter.
 
     Raises
     ------
@@ -253,6 +256,7 @@ def predict(
     ModelError
         Ranks cannot reach each other, or a schedule deadlocks.
     """
+    asked = Prepared(topology, constants, question, [list(group) for group in groups])
     topology, constants = reachable(topology, constants, groups, loaded=bool(question.load))
     if question.hash_seeds:
         refuse_unhashed(topology)
@@ -279,7 +283,8 @@ def predict(
     warnings = (
         *read,
         *effects,
-        *idle_settings(topology, rows, effects),
+        *(idle := idle_settings(topology, rows, effects)),
+        *(_in_vain(asked, rows, (*effects, *idle)) if doubts and as_if is None else ()),
         *(() if question.of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
         *_warnings_of_parties(parties, groups, question),
         *approximations(question, rows),
@@ -314,6 +319,25 @@ def predict(
         skipped=tuple(skipped),
         refused=tuple(told.refused),
     )
+
+
+def _in_vain(asked: Prepared, rows: Sequence[Row], told_before: Sequence[str]) -> tuple[str, ...]:
+    """Return warnings of settings without which all takes as long, but for measured logs, which set none to try."""
+    topology, constants, question, groups = asked
+    if question.of_log or not topology.settings:
+        return ()
+
+    def times(found: Sequence[Row]) -> list[tuple[str, float]]:
+        return [(row.label, row.time_s) for row in found]
+
+    def times_of(other: Topology) -> list[tuple[str, float]]:
+        of_other = load_profile(AUTO, other) if constants.source == AUTO else constants
+        return times(predict(other, of_other, question, groups, doubts=False).rows)
+
+    return same_without(
+        topology, times(rows), times_of, told_before=told_before, environment=question.environment,
+        ops=[op.name for op in question.ops],
+    )  # fmt: skip
 
 
 def _host(shipped: Profile, question: Request, rows: Sequence[Row]) -> str | None:

@@ -186,7 +186,8 @@ def _content(source: Any) -> tuple[bytes, str]:
         return _read(pathlib.Path(text), text), text
     known = (*zoo_names(), *cluster_names())
     if text not in known:
-        raise UnknownNameError("topology", text[:60], known, "topo")
+        own = "; a machine of your own is a .yaml file"
+        raise UnknownNameError("topology", text[:60], known, "topo", own)
     return _shipped(text), shipped_path(text)
 
 

@@ -343,3 +343,9 @@ def test_what_is_no_product_of_dimensions_is_not_exported():
     for name in ("dgx1_v100", "hgx_h100", "mi250x_8oam"):
         with pytest.raises(UnsupportedError, match=f"{name} is no product of rings, switches and full meshes"):
             export_topology(load_topology(name), "astra_sim")
+
+
+def test_graphs_say_that_they_hold_no_machine():
+    found = collsim.import_topology("examples/imports/nccl_graph.xml")
+    with pytest.raises(collsim.CollsimError, match="they hold rings and trees, no machine"):
+        found.topology.n_gpus  # noqa: B018

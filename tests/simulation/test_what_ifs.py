@@ -304,3 +304,12 @@ class TestWhatIsSaid:
         )
         assert [row.time_s for row in usual.rows] == [row.time_s for row in late.rows]
         assert "link.latency=1 ms changes nothing: kernels with experts have constants of their own" in late.warnings
+
+
+def test_words_and_counts_without_effect_are_told():
+    asked = {"nodes": 4, "profile": "ideal"}
+    settings = (("scale_out.radix", "32", True), ("nic.distance", "sys", True), ("nic.shared_by", "2", False))
+    for path, value, idle in settings:
+        found = collsim.simulate("hgx_h100", "all_reduce", "1M", overrides={path: value}, algo="ring", **asked)
+        told = f"{path}={value} changes nothing: the same times without it"
+        assert (told in found.warnings) == idle

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.errors import Fault, Faults, InputError, nearest
 from collsim.core.operations import REDUCTIONS
 from collsim.core.units import parse_size_bytes
 from collsim.library.library import PROTOCOLS
@@ -93,7 +93,8 @@ def registered(value: Any) -> bool | str:
         return SYMMETRIC
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    hint = f'pass True, False or "{SYMMETRIC}"'
+    near = nearest(value, [SYMMETRIC]) if isinstance(value, str) else None
+    hint = f'did you mean "{near}"?' if near else f'pass True, False or "{SYMMETRIC}"'
     raise InputError(Fault(f"registered {shown(value)} is not true, false or {SYMMETRIC}", "registered", hint))
 
 

@@ -392,7 +392,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         "overrides",
-        help='Change a figure of the topology: link.bandwidth="80 GB/s".',
+        help='Change a figure that `collsim topo show` lists: link.bandwidth="80 GB/s".',
         kind="pairs",
         flags=("--set",),
         metavar="PATH=VALUE",

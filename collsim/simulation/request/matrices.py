@@ -82,7 +82,9 @@ def _text(path: str | PathLike[str]) -> str:
         content = read_input(path, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise SpecError(Fault(f"cannot read the byte matrix: {reason}", name)) from None
+        raise SpecError(
+            Fault(f"cannot read the byte matrix: {reason}", name, "check the path that --matrix names")
+        ) from None
     if len(content) > MAX_FILE_BYTES:
         raise SpecError(
             Fault(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB", name, "a byte matrix is a small text file")

@@ -73,7 +73,9 @@ def _read_count(value: Any) -> Parsed:
     number = _integer(value)
     if number is None or not 1 <= number <= MAX_COUNT:
         shown = f'"{value}"' if isinstance(value, str | int) and len(str(value)) < 40 else f"({type(value).__name__})"
-        raise _complain(f"count {shown} must be a whole number, 1 or more", "write a number such as 8")
+        part = isinstance(value, float) or (isinstance(value, str) and "." in value)
+        hint = "; for fewer adapters than GPUs, set nic.shared_by=2" if part else ""
+        raise _complain(f"count {shown} must be a whole number, 1 or more", f"write a number such as 8{hint}")
     return Parsed(str(number), float(number), (number,))
 
 

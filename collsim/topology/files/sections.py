@@ -206,7 +206,8 @@ def _generic(kind: str, context: Any, given: Any, where: str) -> tuple[str, str,
         choices = [choice.strip().strip("'") for choice in expected.replace(" or ", ", ").split(",")]
         near = nearest(given, choices) if isinstance(given, str) else None
         hint = f'did you mean "{near}"? known: ' if near else "known: "
-        return f"{_kind(given)} is not a known value", where, hint + ", ".join(choices)
+        grids = "; rings and tori are links under explicit, or NetworkX graphs" if "full_mesh" in choices else ""
+        return f"{_kind(given)} is not a known value", where, hint + ", ".join(choices) + grids
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return f"{_kind(given)} where a mapping is needed", where, 'write "key: value" lines below it'
     if kind.startswith("string") or kind == "string_pattern_mismatch":

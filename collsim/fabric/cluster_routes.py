@@ -148,7 +148,10 @@ class _Nodes:
     row : int64[nodes]
         Row of each node in these.
     look : int64[nodes]
-        Numbers of what the rules of a router see of each node: its inside, its adapters and their leaves.
+        Numbers of what the rules of a router see of each node: its inside, its adapters and, where these do not say it
+        by `unit`, their leaves.
+    unit : int64[nodes]
+        Equal for nodes on the same leaves, where all leaves are joined and no two units have one in common.
     leaf : int64[ports]
         The leaf, as a switch, that an adapter hangs on; a port is a place in `Cluster.nic_of`.
     """
@@ -168,6 +171,7 @@ class _Nodes:
         self.first = [nodes[0] for nodes in groups.values()]
         nics = cluster.nic_of - cluster.first_nic
         self.leaf = cluster.nic_leaf[nics]
+        self.unit = np.zeros(n_nodes, dtype=np.int64)
         self.look = self._looks(nics)
 
     def _looks(self, nics: Int) -> Int:
@@ -178,11 +182,27 @@ class _Nodes:
         own = nics.reshape(n_nodes, -1)
         rails = cluster.spec.fabric in ("rail", "rail_only")
         whole = len(router.left) == router.machine.wiring.n_links and bool(router.nominal_Bps.all())
-        leaf = self.leaf if rails or not whole else np.zeros_like(self.leaf)  # where all leaves are joined and equal
+        leaf = np.zeros_like(self.leaf)  # where all leaves are joined and equal
+        if not whole or (rails and not self._has_units(cluster.spec.fabric)):
+            leaf = self.leaf
         columns = [*(column.reshape(n_nodes, -1) for column in (*there, leaf)), own - own[:, :1]]
         table = np.concatenate([self.group[:, None], *columns], axis=1)
         seen: dict[bytes, int] = {}
         return np.array([seen.setdefault(row.tobytes(), len(seen)) for row in table])
+
+    def _has_units(self, fabric: str) -> bool:
+        """Return True if nodes share either all leaves, in the same places, or none; then say which in `unit`."""
+        if fabric != "rail":  # elsewhere not all leaves are joined
+            return False
+        table = self.leaf.reshape(len(self.group), -1)
+        seen: dict[bytes, int] = {}
+        unit = np.array([seen.setdefault(row.tobytes(), len(seen)) for row in table])
+        owner = np.full(int(self.leaf.max()) + 1, -1)
+        owner[self.leaf] = np.repeat(unit, table.shape[1])
+        if not np.array_equal(owner[table], np.repeat(unit[:, None], table.shape[1], axis=1)):
+            return False
+        self.unit = unit
+        return True
 
     def inside(self, a: Int, b: Int) -> tuple[RouteBlock, Bool]:
         """Return the ways between GPUs of one node, counted from 0 on, and bool[n]: whether there is one."""
@@ -235,10 +255,11 @@ class _Across:
     def __init__(self, nodes: _Nodes, pairs: Int, a: Int, b: Int) -> None:
         self.nodes, self.router, self.pairs, self.a, self.b = nodes, nodes.router, pairs, a, b
         self.n_switches = len(self.router.cluster.up_ptr) - 1
-        look, per_node = nodes.look, self.router.per_node
+        look, unit, per_node = nodes.look, nodes.unit, self.router.per_node
         n_kinds = (int(look.max()) + 1) * per_node
         kinds = [look[gpus // per_node] * per_node + gpus % per_node for gpus in (a, b)]
-        key, self.which = distinct(kinds[0] * n_kinds + kinds[1])
+        together = unit[a // per_node] == unit[b // per_node]
+        key, self.which = distinct((kinds[0] * n_kinds + kinds[1]) * 2 + together)
         first = np.empty(len(key), dtype=np.int64)
         first[self.which[::-1]] = np.arange(len(a))[::-1]
         self.lanes: list[list[Lane]] = [[] for _ in key]

@@ -25,7 +25,11 @@ MOST_EXACT = 100_000
 """Of so many transfers of classes the engine takes some seconds."""
 MOST_NEAR = 60_000
 """The same of classes that are only nearly alike, of which there are as many as one likes."""
+MOST_NEAR_HOPS = 4_000_000
+"""So many links the engine takes some seconds to look at, again and again: all transfers of these classes may cross."""
 MOST_ROUNDS = 4
+LOAD_STEP = 0.01
+"""Links are only nearly alike if they are of one kind and their loads differ by no more (chosen: hundreds of kinds)."""
 
 
 class Classes(NamedTuple):
@@ -55,6 +59,7 @@ def classes_of(rows: Rows, run: LoweredRun) -> Classes:
     """Return the classes of rows: the finest that are not too many, or that an earlier size has told apart already."""
     key = "classes", *rows.labels
     parted: dict[int | None, tuple[Int, Int, Int]]
+    known: dict[object, Classes]
     if key not in run.found:
         run.found[key] = _told(rows), {}, {}, {}
     told, parted, known, kept = run.found[key]
@@ -66,8 +71,30 @@ def classes_of(rows: Rows, run: LoweredRun) -> Classes:
             break
     if rounds not in known:
         known[rounds] = _with_waits(rows, told, *parted[rounds], near=rounds is not None)
-    classes: Classes = known[rounds]
+    classes = known[rounds]
+    if classes.near and _hops_of_all(classes, rows) > MOST_NEAR_HOPS:
+        if (rounds, "few links") not in known:
+            of_row, _, first = parted[rounds]
+            of_link = _nearly_alike(told, alike_hops(told, 0, MOST_EXACT, kept)[1])
+            known[rounds, "few links"] = _with_waits(rows, told, of_row, of_link, first, near=True)
+        classes = known[rounds, "few links"]
     return classes
+
+
+def _hops_of_all(classes: Classes, rows: Rows) -> int:
+    """Return how many kinds of links all transfers of the rows that stand for classes cross."""
+    return int((rows.pipes.n_chunks[rows.pipe[classes.first]] * np.diff(classes.ptr)).sum())
+
+
+def _nearly_alike(told: Hops, kind: Int) -> Int:
+    """Return int64[n_links]: equal numbers for links of a *kind* that rows load nearly alike.
+
+    Which rows cross a link would tell nearly all links apart, and the engine looks at every kind that a class crosses.
+    """
+    crossed = np.bincount(told.route, minlength=len(told.route_ptr) - 1)
+    load = np.bincount(told.route_link, np.repeat(crossed, np.diff(told.route_ptr)) * told.route_weight, len(kind))
+    step = np.rint(np.log1p(load) / np.log1p(LOAD_STEP))
+    return numbers(codes_of(kind, step))[0]
 
 
 def exact_chunks(rows: Rows, run: LoweredRun) -> int:

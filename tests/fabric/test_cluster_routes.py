@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collsim.fabric.cluster_router import Router
 from collsim.fabric.cluster_routes import between_nodes
 from collsim.fabric.ecmp import Hash, HashedFlow
 from collsim.fabric.fabric import Fabric, build_fabric
@@ -104,3 +105,12 @@ def test_links_that_stand_for_others_change_nothing(name: str, fails: bool) -> N
         np.minimum.at(rate_Bps, owner, capacity[trunks.link] / trunks.weight)
         narrowest.append(rate_Bps)
     np.testing.assert_allclose(*narrowest, rtol=1e-12)
+
+
+def test_a_whole_rail_fabric_is_asked_once_for_each_two_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, lanes = [], Router.lanes
+    monkeypatch.setattr(Router, "lanes", lambda self, a, b: asked.append((a, b)) or lanes(self, a, b))
+    fabric = build_fabric(cluster_of("rail, two blocks"))
+    pairs = np.flatnonzero(~np.eye(fabric.n_ranks, dtype=np.bool_))
+    between_nodes(fabric, pairs)
+    assert len(asked) == 2 * 3**2  # on the same leaves, and on others

@@ -27,6 +27,18 @@ def test_rounds_that_are_kept_say_the_same(monkeypatch):
     assert len(compared) > 2
 
 
+def test_links_that_are_loaded_nearly_alike_are_one_kind_where_hops_cross_too_many(monkeypatch):
+    """Each class of a dragonfly's hops crosses thousands of kinds of links, which the engine would all look at."""
+    asked = {"topo": "alps", "op": "all_reduce", "nodes": 256, "algo": "tree", "size": ["8M", "128M"]}
+    exact = simulate(**asked).rows
+    monkeypatch.setattr(hop_classes, "MOST_EXACT", 0)
+    monkeypatch.setattr(hop_classes, "MOST_NEAR_HOPS", 0)
+    for row, whole in zip(simulate(**asked).rows, exact, strict=True):
+        assert "nearly alike" in row.path
+        assert "nearly alike" not in whole.path
+        assert row.time_s == pytest.approx(whole.time_s, rel=0.05)
+
+
 @pytest.mark.parametrize("more", [{}, {"fabric": "fat_tree", "nodes": 132}])
 def test_sizes_of_an_exchange_do_not_depend_on_those_before(more):
     sizes = ["8M", "65M", "4G"]

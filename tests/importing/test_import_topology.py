@@ -343,3 +343,12 @@ def test_what_is_no_product_of_dimensions_is_not_exported():
     for name in ("dgx1_v100", "hgx_h100", "mi250x_8oam"):
         with pytest.raises(UnsupportedError, match=f"{name} is no product of rings, switches and full meshes"):
             export_topology(load_topology(name), "astra_sim")
+
+
+@pytest.mark.parametrize(("last", "told"), [(4, "8 hosts on 2 leaves of 4"), (2, "6 hosts on 2 leaves of 2 to 4")])
+@pytest.mark.parametrize("form", ["tree", "block"])
+def test_sizes_of_leaves_are_told_from_the_least_to_the_most(last, told, form):
+    name = "SwitchName" if form == "tree" else "BlockName"
+    text = f"{name}=s1 Nodes=n[1-4]\n{name}=s2 Nodes=m[1-{last}]\n"
+    (line, *_) = read_slurm(text, "topology.conf", Faults()).read
+    assert line.startswith(told if form == "tree" else told.replace("on 2 leaves", "in 2 blocks"))

@@ -360,3 +360,12 @@ def test_all_to_all_v_sends_what_is_not_empty():
 def test_all_to_all_v_needs_a_matrix_that_fits(matrix):
     with pytest.raises(InputError, match="byte matrix"):
         build("all_to_all_v", "direct", 3, 3, matrix_bytes=matrix)
+
+
+@pytest.mark.parametrize("op", ["gather", "scatter"])
+def test_a_batch_of_messages_comes_after_those_it_waits_for(op):
+    """Steps of NCCL's messages rise along every wait: those of the root decide, whose batches are full."""
+    rows = build(op, "nccl_p2p", 20, 20 * KIB, channels=1, root=3).phases[0].materialise()
+    later = np.repeat(rows.step, np.diff(rows.dep_ptr))
+    assert len(later)
+    assert (rows.step[rows.dep] < later).all()

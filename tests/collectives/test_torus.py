@@ -96,3 +96,10 @@ def test_other_wiring_has_no_dimensions(n):
 def test_ranks_that_form_no_torus_are_refused_by_name():
     with pytest.raises(collsim.CollsimError, match="form no torus"):
         collsim.simulate("mi300x_ubb8", "all_reduce", "1M", algo="torus")
+
+
+@pytest.mark.parametrize(("dims", "routes"), [((2, 3), 3), ((3, 4), 4), ((2, 2, 2), 3), ((3, 3, 3), 6)])
+def test_channels_are_dealt_evenly_to_the_ways_around_and_each_has_one(dims, routes):
+    for channels in range(1, 4 * routes + 2):
+        schedule = build("all_gather", dims, 8 * 840, channels=channels)
+        assert schedule.parameters["channels"] == max(channels // routes, 1) * routes

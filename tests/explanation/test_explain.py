@@ -9,9 +9,10 @@ from collsim import explain, simulate
 from collsim.core.errors import InputError
 from collsim.explanation.account import checked
 from collsim.explanation.bench import answered
-from collsim.explanation.changes import changed_arguments, changes_of
+from collsim.explanation.changes import MOST_CHANNELS, _of_channels, changed_arguments, changes_of
 from collsim.explanation.chosen import chosen_of
 from collsim.explanation.findings import KINDS
+from collsim.explanation.gathering import asked_of
 from collsim.explanation.removals import OVERLAP, REMOVALS
 from collsim.explanation.split import _loads, parts_of, split_of
 
@@ -228,3 +229,20 @@ def test_loads_are_between_the_bound_and_the_busiest_link(even_s, busiest_s, bou
     """An even share below the bound counts as the bound, one above the busiest link as that: no part is negative."""
     row = SimpleNamespace(loads=SimpleNamespace(even_s=even_s, busiest_s=busiest_s), lower_bound_s=bound_s)
     assert [part.time_s for part in _loads(row)] == [imbalance_s, beyond_s]
+
+
+def test_channels_are_doubled_up_to_the_most_and_halved_down_to_one():
+    for channels in range(MOST_CHANNELS + 1):
+        bench = SimpleNamespace(row=SimpleNamespace(channels=channels))
+        offered = [change.arguments["channels"] for change in _of_channels(bench)]
+        twice = [2 * channels] if 0 < 2 * channels <= MOST_CHANNELS else []
+        assert offered == twice + ([channels // 2] if channels >= 2 else []), channels
+
+
+def test_of_rows_of_one_size_the_fastest_is_explained():
+    rows = [
+        {"op": "all_reduce", "ranks": 8, "groups": 1, "requested_bytes": 64, "time_s": time_s, "algo": algo}
+        for algo, time_s in (("tree", 3.0), ("ring", 1.0), ("nvls", 2.0))
+    ]
+    told = [{**row, "proto": "LL", "asked": "all"} for row in rows]
+    assert asked_of({"topo": "hgx_h100"}, told, "all_reduce")["algo"] == "ring"

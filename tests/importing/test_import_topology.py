@@ -349,3 +349,12 @@ def test_graphs_say_that_they_hold_no_machine():
     found = collsim.import_topology("examples/imports/nccl_graph.xml")
     with pytest.raises(collsim.CollsimError, match="they hold rings and trees, no machine"):
         found.topology.n_gpus  # noqa: B018
+
+
+@pytest.mark.parametrize(("last", "told"), [(4, "8 hosts on 2 leaves of 4"), (2, "6 hosts on 2 leaves of 2 to 4")])
+@pytest.mark.parametrize("form", ["tree", "block"])
+def test_sizes_of_leaves_are_told_from_the_least_to_the_most(last, told, form):
+    name = "SwitchName" if form == "tree" else "BlockName"
+    text = f"{name}=s1 Nodes=n[1-4]\n{name}=s2 Nodes=m[1-{last}]\n"
+    (line, *_) = read_slurm(text, "topology.conf", Faults()).read
+    assert line.startswith(told if form == "tree" else told.replace("on 2 leaves", "in 2 blocks"))

@@ -128,3 +128,15 @@ def test_places_that_cannot_be_written(tmp_path):
             check_writable(str(place))
     with pytest.raises(InputError, match="cannot be written"):
         write_text("x", str(tmp_path / ("long" * 100)))
+
+
+def test_experts_compared_have_the_ratios_of_their_own_system():
+    from collsim.report.html.answers import _experts_compared
+
+    row = {"ranks": 8, "times_s": [11e-6, 22e-6, 33e-6], "speedups": [1.0, 0.5, 0.25]}
+    page = "".join(_experts_compared({"systems": [{"system": name} for name in "abc"], "rows": [row]}))
+    heads, cells = (re.findall(rf"<{tag}[^>]*>([^<]*)</{tag}>", page) for tag in ("th", "td"))
+    found = dict(zip(heads, cells, strict=True))
+    assert {head: float(cell) for head, cell in found.items()} == {
+        "ranks": 8, "a (us)": 11, "b (us)": 22, "c (us)": 33, "b: times as fast": 0.5, "c: times as fast": 0.25,
+    }  # fmt: skip

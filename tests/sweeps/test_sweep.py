@@ -13,9 +13,9 @@ import pytest
 import collsim
 from collsim.core.errors import InputError
 from collsim.sweeps import workers
-from collsim.sweeps.answer import answered, lost
+from collsim.sweeps.answer import _moe, answered, lost
 from collsim.sweeps.journal import Journal
-from collsim.sweeps.pareto import pareto_front
+from collsim.sweeps.pareto import OBJECTIVES, pareto_front
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "import sys; sys.argv[0] = 'collsim'; from collsim.cli import main; main()"
@@ -273,3 +273,20 @@ def test_no_scheduler_is_told(monkeypatch):
     monkeypatch.setattr(workers, "CONNECT_S", 0.3)
     with pytest.raises(InputError, match="no Dask scheduler answers"):
         collsim.sweep(SMALL, dask="tcp://127.0.0.1:9")
+
+
+def test_each_objective_has_its_better_end():
+    """Of two answers alike in all else the smaller is on the front, or the larger of rates; whole table."""
+    more_is_better = {"busbw", "tokens"}
+    for name, (key, _) in OBJECTIVES.items():
+        answers = [{"other": 1, key: 7.0}, {"other": 1, key: 9.0}]
+        assert pareto_front(answers, [name]) == [int(name in more_is_better)], name
+
+
+def test_a_point_of_experts_is_limited_by_what_limits_the_longer_of_the_two():
+    asked = {"topo": "hgx_h100", "model": "deepseek-v3", "ep": 8, "tokens": 4096, "mode": "normal"}
+    answer, rows = _moe(asked), {row.op: row for row in collsim.simulate_moe(**asked).rows}
+    assert rows["dispatch"].limited_by != rows["combine"].limited_by
+    assert rows["dispatch"].time_s != rows["combine"].time_s
+    assert answer["limited_by"] == max(rows.values(), key=lambda row: row.time_s).limited_by
+    assert answer["time_s"] == sum(row.time_s for row in rows.values())

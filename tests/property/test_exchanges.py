@@ -7,7 +7,7 @@ from collsim.core.errors import InputError
 from collsim.simulation import exchanges
 
 CASES = (
-    ("h100_rail", 12, 8, 1e-5), ("h100_rail", 5, 7, 1e-5), ("polaris", 9, 4, 5e-3),
+    ("h100_rail", 12, 8, 1e-5), ("h100_rail", 5, 7, 1e-5), ("polaris", 9, 4, 6e-3),
 )  # fmt: skip
 LONGER = (
     ("h100_rail", 40, 8, 1e-5),

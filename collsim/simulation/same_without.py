@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from collsim.core.errors import CollsimError
+from collsim.core.progress import interrupted
 from collsim.topology import Topology, load_topology, zoo_names
 from collsim.topology.zoo import cluster_names
 
@@ -16,9 +17,12 @@ __all__ = ["same_without"]
 
 DOUBTFUL = (
     "link.type", "cpu.model", "nic.model", "nic.distance", "scale_out.radix", "scale_out.tiers", "scale_out.rails",
-    "scale_out.fabric", "scale_out.group_switches", "scale_out.switch_endpoints", "scale_out.global_links",
+    "scale_out.group_switches", "scale_out.switch_endpoints", "scale_out.global_links",
 )  # fmt: skip
-"""Words and counts, of which nothing but the times tells whether they matter; figures have reasons of their own."""
+"""Words and counts, of which nothing but the times tells whether they matter; figures have reasons of their own, and
+the fabric is on every other command line of a cluster, which is not to take twice as long."""
+MOST_GPUS = 64
+"""Machines of more GPUs are not asked again (chosen: on so many an answer takes a second)."""
 REMEDIES = {"scale_out.rails": "; all adapters remain, and --set nic.shared_by=2 leaves half of them"}
 
 
@@ -36,8 +40,12 @@ def same_without(
     *times* is what *times_of* returns for the topology as it is; settings that the warnings *told_before* name are
     left out. Variables of the *environment* may take paths away, as on the topology itself.
     """
-    told = []
+    told: list[str] = []
+    if topology.n_gpus > MOST_GPUS:
+        return ()
     for path, value, other in _without_each(topology, told_before, environment or {}, ops):
+        if interrupted():
+            break
         try:
             same = times_of(other) == times
         except CollsimError:

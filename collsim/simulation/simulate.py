@@ -322,9 +322,12 @@ def predict(
 
 
 def _in_vain(asked: Prepared, rows: Sequence[Row], told_before: Sequence[str]) -> tuple[str, ...]:
-    """Return warnings of settings without which all takes as long, but for measured logs, which set none to try."""
+    """Return warnings of settings without which all takes as long.
+
+    Measured logs set none to try, and draws of hashes take their time once.
+    """
     topology, constants, question, groups = asked
-    if question.of_log or not topology.settings:
+    if question.of_log or question.hash_seeds or not topology.settings:
         return ()
 
     def times(found: Sequence[Row]) -> list[tuple[str, float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -407,8 +408,16 @@ class _Reader:
             if not first.isdigit() or (last and not last.isdigit()):
                 self.fault(f'"{part}" is no range of GPUs', key, "such as 0-7,16-23")
                 return default
-            if int(last or first) - int(first) >= MOST_GPUS:
+            ends = (int(first), int(last or first))
+            if ends[1] < ends[0]:
+                self.fault(f'"{part}" runs backwards', key, f"give {ends[1]}-{ends[0]}")
+                return default
+            if ends[1] - ends[0] >= MOST_GPUS:
                 self.fault(f'"{part}" is more than {MOST_GPUS:,} GPUs', key, "such as 0-7,16-23")
                 return default
-            found += range(int(first), int(last or first) + 1)
-        return tuple(dict.fromkeys(found))
+            found += range(ends[0], ends[1] + 1)
+        twice = [gpu for gpu, count in Counter(found).items() if count > 1]
+        if twice:
+            self.fault(f"GPU {twice[0]} is named more than once", key, "name each GPU once, such as 0-7,16-23")
+            return default
+        return tuple(found)

@@ -272,7 +272,10 @@ def _equal_nodes(request: ScheduleRequest) -> int:
     """
     if not request.spread.is_even:
         what = "the library's choice on nodes with different numbers of ranks is not modelled"
-        raise UnsupportedError(Fault(what, "ranks", "name the algorithm, or take equally many GPUs of every node"))
+        most = max(map(len, request.spread.nodes))
+        full = request.n_ranks // most * most
+        hint = f"take equally many GPUs of every node, such as {full} or {full + most} ranks, or name the algorithm"
+        raise UnsupportedError(Fault(what, "ranks", hint))
     return request.spread.n_nodes
 
 

@@ -199,6 +199,8 @@ def test_every_fault_of_a_file_is_said_at_once():
         "jobs": [
             {"name": "a", "ranks": 8, "rate": "x", "prompt": -1, "attention": {"time": 3}},
             {"name": "a", "ranks": 1, "gpus": "0-x"},
+            {"name": "b", "ranks": 8, "gpus": "7-0"},
+            {"name": "c", "ranks": 8, "gpus": "0-3,2-6"},
         ],
     }  # fmt: skip
     with pytest.raises(SpecError) as caught:
@@ -206,6 +208,7 @@ def test_every_fault_of_a_file_is_said_at_once():
     text = str(caught.value)
     for part in ('did you mean "duration"', "collsim.serving/2", "no system", "leave nothing", "nothing that fails",
                  "'x' is no number", "-1 is no whole number", "has no unit", "1 is no whole number", "no range of GPUs",
+                 '"7-0" runs backwards', "give 0-7", "GPU 2 is named more than once",
                  "says neither rate nor arrivals", "one name"):  # fmt: skip
         assert part in text, part
     with pytest.raises(SpecError, match="there are no jobs"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from collsim.serving.spec import Job
 from collsim.simulation.simulate import simulate
 
-__all__ = ["slowdown"]
+__all__ = ["detour", "slowdown"]
 
 EXCHANGED_BYTES = 64 << 20
 """Of each rank: long enough that rates count, not latencies."""
@@ -25,6 +26,19 @@ def slowdown(topology: str, jobs: Sequence[Job], machine: Mapping[str, Any]) -> 
     longest_s = max(alone_s)
     scales = [longest_s / time_s for time_s in alone_s]
     return max(_time_s(topology, jobs, machine, scales) / longest_s, 1.0)
+
+
+def detour(topology: str, job: Job, machine: Mapping[str, Any], per_node: int) -> float:
+    """Return how many times longer the all-to-all of a job takes on its GPUs than on the first nodes, on bare links.
+
+    Nodes behind other leaves may have less between them; *per_node* GPUs are numbered on each.
+    """
+    nodes = list(dict.fromkeys(gpu // per_node for gpu in job.gpus))
+    first = tuple(nodes.index(gpu // per_node) * per_node + gpu % per_node for gpu in job.gpus)
+    if first == tuple(job.gpus) or len(nodes) == 1:
+        return 1.0
+    here_s, first_s = (_time_s(topology, [replace(job, gpus=gpus)], machine, [1.0]) for gpus in (job.gpus, first))
+    return here_s / first_s
 
 
 def _time_s(topology: str, jobs: Sequence[Job], machine: Mapping[str, Any], scales: Sequence[float]) -> float:

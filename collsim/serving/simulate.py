@@ -14,7 +14,7 @@ from collsim.core.errors import Fault, Faults, InputError, ModelError, SpecError
 from collsim.moe import load_model
 from collsim.serving.cluster import Log, serve
 from collsim.serving.decode import Step, Steps
-from collsim.serving.fabric_sharing import slowdown
+from collsim.serving.fabric_sharing import detour, slowdown
 from collsim.serving.result import JobResult, Moment, ServingResult
 from collsim.serving.spec import Job, Serving, read_serving
 from collsim.timeline.gpus import gpu_of
@@ -24,6 +24,8 @@ from collsim.topology.failures.degrade import damaged
 
 __all__ = ["simulate_serving"]
 
+TELLS = 0.02
+"""From this share on it is told that the nodes of a job are farther apart, or nearer, than the first ones (chosen)."""
 MOST_STEPS = 2_000_000
 """Steps of a job: as many take a minute or two."""
 MOMENTS = 20
@@ -217,6 +219,12 @@ class _Study:
 
     def _notes(self) -> tuple[str, ...]:
         found = [note for _, note in map(self._spread, self.serving.jobs) if note]
+        per_node = gpus_of(self.serving.topo, {"overrides": dict(self.serving.overrides)})
+        for job in self.serving.jobs:
+            factor = detour(self.serving.topo, job, self._machine(frozenset()), per_node)
+            if abs(factor - 1) > TELLS:
+                told = f"on bare wires exchanges of {job.name} take {factor:.2f} times as long between its nodes as"
+                found.append(f"{told} between the first ones, as which they are timed")
         found += dict.fromkeys(note for steps in self._steps.values() for note in steps.warnings)
         if not self.gpu.known:
             found.append(f"{self.gpu.name}: its figures are not known, kernels are taken not to disturb each other")

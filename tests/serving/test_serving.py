@@ -12,7 +12,7 @@ from collsim.report.serving import render_serving
 from collsim.serving import simulate_serving
 from collsim.serving.cluster import serve
 from collsim.serving.decode import Step, Steps, padded
-from collsim.serving.fabric_sharing import slowdown
+from collsim.serving.fabric_sharing import detour, slowdown
 from collsim.serving.simulate import _Study
 from collsim.serving.spec import Failure, Job, Kernels, Request, Serving, read_arrivals, serving_of
 from collsim.timeline.gpus import gpu_of
@@ -371,3 +371,14 @@ def test_what_lies_outside_the_time_is_noted(tmp_path):
     for told in ("1 of 2 requests of job 0 come after the end", "between the warm-up, 0.4 s, and the end",
                  "1 of 1 failures begin after the end"):  # fmt: skip
         assert any(told in note for note in notes), told
+
+
+@pytest.mark.parametrize(
+    ("oversubscription", "gpus", "times"),
+    [("8", (*range(8), *range(16, 24)), 4.0), ("1", (*range(8), *range(16, 24)), 1.0), ("8", tuple(range(16)), 1.0)],
+)
+def test_nodes_behind_different_leaves_are_told(oversubscription, gpus, times):
+    """Sixteen adapters below a leaf of two uplinks; a job on one node of each leaf has eight of them on both."""
+    leaves = {"fabric": "fat_tree", "racks": "2", "nodes": "4", "oversubscription": oversubscription}
+    machine = {"overrides": {f"scale_out.{name}": value for name, value in leaves.items()}}
+    assert detour("h100_rail", replace(JOB, ranks=16, gpus=gpus), machine, 8) == pytest.approx(times, rel=1e-3)

@@ -111,7 +111,7 @@ def chained_parents(layout: NodeLayout, chain: int, tree: int, pattern: str = "b
 def _by_size(layout: NodeLayout) -> Iterator[tuple[int, Int, Int]]:
     """Yield each number of ranks that nodes have, which nodes have it, and their ranks, int64[n, size]."""
     sizes = np.array([len(node) for node in layout.nodes])
-    for size in np.unique(sizes).tolist():
+    for size in sorted(set(sizes.tolist())):
         which = np.flatnonzero(sizes == size)
         yield size, which, np.array([layout.nodes[number] for number in which.tolist()], dtype=np.int64)
 

@@ -25,8 +25,8 @@ __all__ = ["Bench"]
 Float = NDArray[np.float64]
 
 MOST_SIZES, OF_MANY_RANKS = 7, 5
-"""Sizes that are simulated for a cause, and of logs of more than `MANY_RANKS`; between them the ratio to the healthy
-time is interpolated."""
+"""Sizes that are simulated for a cause, and of logs of more than `MANY_RANKS` (chosen); between them the ratio to the
+healthy time is interpolated."""
 MANY_RANKS = 32
 
 

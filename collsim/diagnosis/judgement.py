@@ -17,7 +17,15 @@ from collsim.calibration.validate import Gathered, compare, gather
 from collsim.core.errors import Faults, UnknownNameError
 from collsim.diagnosis.causes import Cause, all_causes, changes_of, meets
 from collsim.diagnosis.curves import Bench
-from collsim.diagnosis.evidence import evidence_of, known_faults, network_of, shape_of, unknown_library, usual_settings
+from collsim.diagnosis.evidence import (
+    Named,
+    evidence_of,
+    known_faults,
+    network_of,
+    shape_of,
+    unknown_library,
+    usual_settings,
+)
 from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Evidence
 from collsim.diagnosis.fit import fit_of
 from collsim.diagnosis.ranking import Ranked, ranked
@@ -143,7 +151,8 @@ def diagnosed(
     evidence += [unknown_library(one.log.file, name) for one in subjects if (name := _unknown(one))]
     evidence += evidence_of(list(dict.fromkeys(log.file for log in validation.logs)))
     bench = Bench(topo, machine, topology, constants)
-    subjects = [_of_unknown_choice(one, bench) for one in subjects]
+    named = {file: network_of(file) for file in {one.log.file for one in subjects if one.nodes > 1}}
+    subjects = [_of_unknown_choice(one, named.get(one.log.file), bench) for one in subjects]
     verdicts = [subject.verdict(subject.ranges()) for subject in subjects]
     slow = [one for one, verdict in zip(subjects, verdicts, strict=True) if _needs_causes(one, verdict)]
     explained = _slowest(slow)
@@ -159,19 +168,18 @@ def diagnosed(
         unexplained=bool(explained) and not (found.findings and found.findings[0].fits),
         looked_at=found.looked_at,
         evidence=tuple(evidence),
-        remarks=tuple(_remarks(subjects, verdicts, validation, topology)),
+        remarks=tuple(_remarks(subjects, verdicts, validation, topology, named)),
         skipped=tuple(map(str, validation.skipped)),
         warnings=validation.warnings,
     )
 
 
-def _of_unknown_choice(subject: Subject, bench: Bench) -> Subject:
-    """Return a log of a library or network that is not known, whose rows have no interval to be outside of.
+def _of_unknown_choice(subject: Subject, named: Named | None, bench: Bench) -> Subject:
+    """Return a log of a library or *named* network that is not known, whose rows have no interval to be outside of.
 
     Nobody knows what such a library chooses: it is sound if another choice of algorithm makes it so.
     """
     case, sizes = subject.case, sorted(subject.healthy_s)
-    named = network_of(subject.log.file) if subject.nodes > 1 else None
     if named is not None and not named.networks:
         return replace(subject, outside=False)
     if not subject.outside or not _unknown(subject):
@@ -240,9 +248,10 @@ def _log(subject: Subject, explained: Sequence[Subject], found: Ranked) -> Diagn
 
 
 def _remarks(
-    subjects: Sequence[Subject], verdicts: Sequence[str], validation: Validation, topology: Topology
-) -> list[str]:
-    """Return what the logs say together, and what is known of their libraries."""
+    subjects: Sequence[Subject], verdicts: Sequence[str], validation: Validation, topology: Topology,
+    named: Mapping[str, Named | None],
+) -> list[str]:  # fmt: skip
+    """Return what the logs say together, and what is known of their libraries and of the networks *named* in each."""
     told: dict[str, None] = {}
     for subject, verdict in zip(subjects, verdicts, strict=True):
         for sentence in shape_of(subject):
@@ -250,7 +259,7 @@ def _remarks(
         if verdict in (*NEEDS_CAUSES, "broken"):
             family, _, version = (subject.log.case.library or "").partition("-")
             version = subject.log.library_version or version
-            told |= dict.fromkeys(_of_network(subject, topology))
+            told |= dict.fromkeys(_of_network(named.get(subject.log.file), topology))
             for sentence in known_faults(family.upper(), version, subject.case.op, subject.case.nodes or subject.nodes):
                 told[f"known of {sentence}"] = None
     for sentence in _culprits(subjects, verdicts):
@@ -260,9 +269,8 @@ def _remarks(
     return list(told)
 
 
-def _of_network(subject: Subject, topology: Topology) -> Iterator[str]:
+def _of_network(named: Named | None, topology: Topology) -> Iterator[str]:
     """Yield what to ask instead where a log names another network than the topology has."""
-    named = network_of(subject.log.file) if subject.nodes > 1 else None
     here = "" if topology.cluster is None else topology.cluster.spec.network
     if named is None or here in named.networks:
         return

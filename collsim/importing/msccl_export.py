@@ -45,9 +45,10 @@ class _Line(NamedTuple):
 
 @dataclass(slots=True)
 class _Gpu:
-    """A GPU: blocks by peer, way and channel, with the last steps that touched each place."""
+    """A GPU: blocks, numbered by peer, way and channel, with the last steps that touched each place."""
 
-    blocks: dict[Key, list[_Line]] = field(default_factory=dict)
+    numbers: dict[Key, int] = field(default_factory=dict)
+    blocks: list[list[_Line]] = field(default_factory=list)
     written: dict[Place, Step] = field(default_factory=dict)
     read: dict[Place, set[Step]] = field(default_factory=lambda: defaultdict(set))
     scratch: dict[int, Place] = field(default_factory=dict)
@@ -58,8 +59,8 @@ class _Gpu:
         self, key: Key, kind: str, places: tuple[list[Place], list[Place]], after: Collection[Step] = ()
     ) -> Step:  # fmt: skip
         """Add a step that reads and writes places of this GPU (none: those of another), after all that it has to."""
-        number = [*self.blocks].index(key) if key in self.blocks else len(self.blocks)
-        lines = self.blocks.setdefault(key, [])
+        number = self._number_of(key)
+        lines = self.blocks[number]
         reads, writes = ([] if kind == "r" else places[0]), ([] if kind == "s" else places[1])
         waits = {self.written[place] for place in (*reads, *writes) if place in self.written} | {*after}
         waits |= {step for place in writes for step in self.read[place]}
@@ -85,7 +86,7 @@ class _Gpu:
         """
         if not adds:
             return self.add(key, "r", (places, places), after)
-        number = [*self.blocks].index(key) if key in self.blocks else len(self.blocks)
+        number = self._number_of(key)
         touched = {step for place in places for step in (*self.read[place], *self._last_add(place))}
         if all(block == number for block, _ in touched):
             return self.add(key, "rrc", (places, places), after)
@@ -94,11 +95,18 @@ class _Gpu:
         self.add(key, "r", (beside, beside), after)
         return self.add((-1, "re", key[2]), "re", (beside, places))
 
+    def _number_of(self, key: Key) -> int:
+        """Return the number of a block, which is begun if it is new."""
+        if key not in self.numbers:
+            self.numbers[key] = len(self.blocks)
+            self.blocks.append([])
+        return self.numbers[key]
+
     def _last_add(self, place: Place) -> Iterator[Step]:
         """Yield the step that last wrote a place, if it added."""
         if place in self.written:
             block, step = self.written[place]
-            if [*self.blocks.values()][block][step].kind in ADDS:
+            if self.blocks[block][step].kind in ADDS:
                 yield block, step
 
 
@@ -255,10 +263,10 @@ def _text(schedule: Schedule, layout: _Layout, gpus: Sequence[_Gpu], channels: i
         f'ngpus="{n}" coll="{NAMES[schedule.op]}" inplace="{in_place}" outofplace="{1 - in_place}" minBytes="0">'
     ]
     for rank, gpu in enumerate(gpus):
-        needed = {line.waits_for for block in gpu.blocks.values() for line in block if line.waits_for}
+        needed = {line.waits_for for block in gpu.blocks for line in block if line.waits_for}
         counts = f'i_chunks="{layout.n_chunks}" o_chunks="{layout.n_chunks}" s_chunks="{len(gpu.scratch) + gpu.beside}"'
         lines.append(f'  <gpu id="{rank}" {counts}>')
-        for number, ((peer, way, channel), block) in enumerate(gpu.blocks.items()):
+        for ((peer, way, channel), number), block in zip(gpu.numbers.items(), gpu.blocks, strict=True):
             send, recv = (peer if way == each else -1 for each in ("send", "recv"))
             lines.append(f'    <tb id="{number}" send="{send}" recv="{recv}" chan="{channel}">')
             for s, line in enumerate(block):

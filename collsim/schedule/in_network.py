@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.core.arrays import distinct
+from collsim.core.arrays import distinct, pointers
 from collsim.schedule.forms import EVERY, ROW_COLUMNS, Int, Transfers
 
 __all__ = [
@@ -65,7 +65,7 @@ def ranks_of(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> tuple[I
         two = transfers.src != transfers.dst
         there = np.stack([np.ones_like(two), two], axis=1).ravel()
         both = np.stack([transfers.src, transfers.dst], axis=1).ravel()
-        return np.concatenate(([0], np.cumsum(1 + two))), both[there]
+        return pointers(1 + two), both[there]
     ends, which = _kinds(transfers)
     sets = []
     for src, dst in ends.tolist():
@@ -84,7 +84,7 @@ def point_to_point(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> T
     if not is_in_network(transfers):
         return transfers
     parts = _parts(transfers, n_ranks, groups)
-    counts, first = parts.counts, np.concatenate(([0], np.cumsum(parts.counts)))
+    counts, first = parts.counts, pointers(parts.counts)
     owner = np.repeat(np.arange(len(transfers)), counts)
     place = np.arange(int(first[-1])) - first[owner]
     entry = parts.first[owner] + place

@@ -95,6 +95,7 @@ class _Study:
         self._costs: dict[tuple[int, int, frozenset[int]], float] = {}
         self._check()
         n_gpus = load_topology(serving.topo, overrides=dict(serving.overrides)).n_gpus
+        self.per_node = gpus_of(serving.topo, {"overrides": dict(serving.overrides)})
         taken = [gpu for job in serving.jobs for gpu in job.gpus]
         if max(taken) >= n_gpus or len(set(taken)) < len(taken):
             hint = "add nodes under set, such as scale_out.nodes: 8, or use fewer ranks; no GPU serves two jobs"
@@ -131,8 +132,8 @@ class _Study:
 
     def _spread(self, job: Job) -> tuple[dict[str, Any], str]:
         """Return the GPUs of each node on which a job lies where these are not the first ones, and what is not so."""
-        per_node = gpus_of(self.serving.topo, {"overrides": dict(self.serving.overrides)})
-        lies, first = (Counter(gpu // per_node for gpu in gpus) for gpus in (job.gpus[: job.ranks], range(job.ranks)))
+        both = (job.gpus[: job.ranks], range(job.ranks))
+        lies, first = (Counter(gpu // self.per_node for gpu in gpus) for gpus in both)
         if sorted(lies.values()) == sorted(first.values()):
             return {}, ""
         counts = set(lies.values())
@@ -219,9 +220,8 @@ class _Study:
 
     def _notes(self) -> tuple[str, ...]:
         found = [note for _, note in map(self._spread, self.serving.jobs) if note]
-        per_node = gpus_of(self.serving.topo, {"overrides": dict(self.serving.overrides)})
         for job in self.serving.jobs:
-            factor = detour(self.serving.topo, job, self._machine(frozenset()), per_node)
+            factor = detour(self.serving.topo, job, self._machine(frozenset()), self.per_node)
             if abs(factor - 1) > TELLS:
                 told = f"on bare wires exchanges of {job.name} take {factor:.2f} times as long between its nodes as"
                 found.append(f"{told} between the first ones, as which they are timed")

@@ -92,9 +92,8 @@ def held_back(lowered: Lowered, run: LoweredRun, caps_Bps: Float, rows: Int | sl
         return caps_Bps
     _, stream = distinct((transfers.src * lowered.schedule.n_ranks + transfers.dst) * _past(transfers.channel)
                          + transfers.channel)  # fmt: skip
-    stream_bytes = np.bincount(stream, weights=lowered.size_bytes).astype(np.float64)[stream][
-        rows
-    ]  # a part passes relays in pieces
+    of_stream = np.bincount(stream, weights=lowered.size_bytes)  # a part passes relays in pieces
+    stream_bytes = of_stream.astype(np.float64)[stream][rows]
     return windowed_Bps(caps_Bps, stream_bytes, window_bytes, round_trip_s)
 
 

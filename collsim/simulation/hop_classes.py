@@ -26,7 +26,8 @@ MOST_EXACT = 100_000
 MOST_NEAR = 60_000
 """The same of classes that are only nearly alike, of which there are as many as one likes."""
 MOST_NEAR_HOPS = 4_000_000
-"""So many links the engine takes some seconds to look at, again and again: all transfers of these classes may cross."""
+"""So many kinds of links all transfers of classes may cross (chosen: the engine looks at each again and again, some
+seconds for so many)."""
 MOST_ROUNDS = 4
 LOAD_STEP = 0.01
 """Links are only nearly alike if they are of one kind and their loads differ by no more (chosen: hundreds of kinds)."""

@@ -59,10 +59,13 @@ def _without_each(
     topology: Topology, told_before: Sequence[str], environment: Mapping[str, str], ops: Sequence[str]
 ) -> Iterator[tuple[str, str, Topology]]:
     """Yield path and value of each setting in doubt, with the topology without it; none that cannot be left out."""
-    shipped = topology.name in (*zoo_names(), *cluster_names())
-    for path, value in topology.settings.items():
-        if path not in DOUBTFUL or any(text.startswith(f"{path}=") for text in told_before):
-            continue
+    doubtful = {
+        path: value
+        for path, value in topology.settings.items()
+        if path in DOUBTFUL and not any(text.startswith(f"{path}=") for text in told_before)
+    }
+    shipped = bool(doubtful) and topology.name in (*zoo_names(), *cluster_names())
+    for path, value in doubtful.items():
         others = {other: text for other, text in topology.settings.items() if other != path}
         try:
             found = _again(topology, topology.name if shipped else topology.source, others, environment, ops)

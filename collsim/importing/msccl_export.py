@@ -13,13 +13,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
 from collsim.core.errors import Fault, UnsupportedError, VerificationError
 from collsim.importing.msccl import OPERATIONS, read_msccl
 from collsim.importing.msccl_schedules import schedule_of
 from collsim.schedule import EVERY, Schedule, verify
 from collsim.schedule.forms import Transfers
+from collsim.schedule.verifier import dependency_order
 
 __all__ = ["schedule_xml", "unstated"]
 
@@ -135,7 +134,8 @@ def schedule_xml(schedule: Schedule) -> str:
             gpu.add((-1, "cpy", 0), "cpy", ([("i", place) for _, place in own], own))
     sent: dict[int, Step] = {}
     taken: dict[int, Step] = {}
-    for i in _ordered(transfers):
+    order, _ = dependency_order(transfers)
+    for i in (i for i in order if transfers.chunk_ptr[i + 1] > transfers.chunk_ptr[i]):
         src, dst = int(transfers.src[i]), int(transfers.dst[i])
         chunks = transfers.chunk[transfers.chunk_ptr[i] : transfers.chunk_ptr[i + 1]].tolist()
         channel, adds = int(transfers.channel[i]), bool(transfers.reduces[i])
@@ -224,23 +224,6 @@ def _waits(
             elif transfers.src[dep] == dst:
                 late.add(sent[dep])
     return before, late
-
-
-def _ordered(transfers: Transfers) -> Iterator[int]:
-    """Yield the transfers that carry something, each after all that it waits for."""
-    waiting = np.diff(transfers.dep_ptr).tolist()
-    after: dict[int, list[int]] = defaultdict(list)
-    for i in range(len(transfers)):
-        for dep in transfers.dep[transfers.dep_ptr[i] : transfers.dep_ptr[i + 1]].tolist():
-            after[dep].append(i)
-    ready = [i for i, count in enumerate(waiting) if not count]
-    for i in ready:  # grows while it is read
-        if transfers.chunk_ptr[i + 1] > transfers.chunk_ptr[i]:
-            yield i
-        for other in after[i]:
-            waiting[other] -= 1
-            if not waiting[other]:
-                ready.append(other)
 
 
 def _runs(pairs: Sequence[tuple[Place, Place]]) -> Iterator[list[tuple[Place, Place]]]:

@@ -31,7 +31,7 @@ from collsim.schedule.pipelines import Pipelines
 from collsim.schedule.schedule import Schedule
 from collsim.schedule.structure import describe, rank_names, structure_faults
 
-__all__ = ["MAX_FAULTS", "find_faults", "verify"]
+__all__ = ["MAX_FAULTS", "dependency_order", "find_faults", "verify"]
 
 MAX_FAULTS = 20
 """`verify` shows this many faults and counts the rest."""
@@ -94,7 +94,7 @@ def find_faults(schedule: Schedule) -> list[Fault]:
     for number, phase in enumerate(schedule.phases):
         where = f"phase {number}" if len(schedule.phases) > 1 else ""
         transfers = point_to_point(phase.materialise(), schedule.n_ranks, schedule.groups)
-        order, circle = _order(transfers)
+        order, circle = dependency_order(transfers)
         if circle:
             return [*faults, _circle_fault(transfers, circle, where)]
         partners = _exchanges(transfers, order)
@@ -131,7 +131,7 @@ def _labour(schedule: Schedule) -> float:
     return max(entries / MAX_ENTRIES, entries * schedule.n_ranks / MAX_BITS)
 
 
-def _order(transfers: Transfers) -> tuple[list[int], list[int]]:
+def dependency_order(transfers: Transfers) -> tuple[list[int], list[int]]:
     """Return the transfers in an order that respects the dependencies, the smallest id first; or a circle of them."""
     n, waiter = len(transfers), np.repeat(np.arange(len(transfers)), np.diff(transfers.dep_ptr))
     if np.all(transfers.dep < waiter):

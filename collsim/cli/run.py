@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +10,7 @@ import click
 from collsim.cli.options import column_option, complete, formats, request_options, scale_out_place, screen_options
 from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, screen_of, write
 from collsim.core.errors import PARTLY, Faults, InputError
-from collsim.simulation.request.fields import BY_NAME, RequestField
+from collsim.simulation.request.fields import BY_NAME, SCALE_OUT, RequestField
 
 if TYPE_CHECKING:
     from collsim.cli.config import Configuration
@@ -191,8 +191,23 @@ def _value(field: RequestField, flags: dict[str, Any], config: Configuration | N
         case "matrix":
             value = _matrix(text, _names(flags["op"]), config, faults)
         case "pairs":
-            value = {**(getattr(config, name) if config else {}), **texts.PAIRS[name](text, faults)}
+            typed = texts.PAIRS[name](text, faults)
+            value = {**(_beside(typed, name, flags, config) if config else {}), **typed}
     return [*config.fail, *text] if name == "fail" and config else value
+
+
+def _beside(
+    typed: Mapping[str, str], name: str, flags: Mapping[str, Any], config: Configuration
+) -> Mapping[str, str]:
+    """Return the pairs of a configuration that nothing nearer says, in whatever spelling."""
+    own: Mapping[str, str] = getattr(config, name)
+    if name != "overrides" or not own:
+        return own
+    from collsim.topology.files.overrides import full_path
+
+    nearer = {full_path(path) for path in typed}
+    nearer |= {f"scale_out.{key}" for key in SCALE_OUT if flags.get(key) is not None}
+    return {path: value for path, value in own.items() if full_path(path) not in nearer}
 
 
 def _names(text: str | None) -> list[str]:
@@ -221,13 +236,22 @@ def _source(context: click.Context, name: str) -> int:
 
 
 def without_rivals(context: click.Context, flags: dict[str, Any]) -> dict[str, Any]:
-    """Drop values whose rivals come from a nearer place: -b on the command line silences a size in a file."""
+    """Drop values whose rivals come from a nearer place: -b on the command line silences a size in a file.
+
+    A figure of a cluster that --set says is a rival of its flag; --set has no variable of the environment.
+    """
     kept = dict(flags)
     for groups in RIVALS:
         nearest_of = [max(_source(context, name) for name in group) for group in groups]
         for group, nearness in zip(groups, nearest_of, strict=True):
             if nearness < max(nearest_of):
                 kept.update(dict.fromkeys(group))
+    if flags.get("overrides") and any(_source(context, name) == 2 for name in SCALE_OUT):
+        from collsim.topology.files.overrides import full_path
+
+        typed = {full_path(text.partition("=")[0]) for text in flags["overrides"]}
+        silent = (key for key in SCALE_OUT if f"scale_out.{key}" in typed and _source(context, key) == 2)
+        kept.update(dict.fromkeys(silent))
     return kept
 
 

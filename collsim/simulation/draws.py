@@ -26,13 +26,15 @@ def over_draws(rows: Sequence[Row], seeds: Sequence[int]) -> Row:
 
 
 def refuse_unhashed(topology: Topology) -> None:
-    """Raise `InputError` if routes on *topology* follow no hash."""
+    """Raise `InputError` if routes on *topology* follow no hash, or one whose seed is set."""
     cluster = topology.cluster
     if cluster is None:
         what, hint = "no message leaves a node, and inside there is no hash", "take GPUs of several nodes, with --nodes"
     elif not cluster.spec.hashes:
         what = f"{cluster.spec.network} routes by {cluster.spec.routing}, without a hash: all draws would be the same"
         hint = "leave it out, or give --set scale_out.routing=ecmp"
+    elif seed := topology.settings.get("scale_out.hash_seed"):
+        what, hint = f"seeds to draw beside --set scale_out.hash_seed={seed}", "keep one of the two"
     else:
         return
     raise InputError(Fault(what, "hash_seeds", hint))

@@ -78,7 +78,7 @@ def load_topology(
             raise InputError(Fault("overrides need a named topology or a file", "--set", hint))
         found = source if isinstance(source, Topology) else Topology.from_graph(source)  # type: ignore[arg-type]
         return _around(found, scale_out) if scale_out else found
-    return parse_topology(*_content(source), _with_scale_out(overrides, scale_out))
+    return _built(*_content(source), overrides, (), scale_out)
 
 
 def plan_topology(
@@ -99,7 +99,7 @@ def plan_topology(
     """
     from collsim.topology.cluster.plan import plan_cluster
 
-    node, section, document = _parsed(*_content(source), _with_scale_out(overrides or (), scale_out))
+    node, section, document = _parsed(*_content(source), overrides or (), scale_out=scale_out)
     if section is None:
         hint = "write scale_out: {nodes: 16}, or give --nodes 16"
         raise SpecError(Fault(f"{node.name} is no cluster", document.file, hint))
@@ -154,16 +154,6 @@ def _load_kinds(section: ScaleOut, document: Document, above: tuple[str, ...]) -
     return tuple(kinds)
 
 
-def _with_scale_out(overrides: Overrides, scale_out: Mapping[str, Any] | None) -> Overrides:
-    """Return the overrides followed by those that make a cluster."""
-    if not scale_out:
-        return overrides
-    if not isinstance(scale_out, Mapping):
-        raise SpecError(Fault(f"{scale_out!r:.40} is no section", "scale_out", 'pass {"nodes": 4}'))
-    pairs = list(overrides.items()) if isinstance(overrides, Mapping) else list(overrides)
-    return [*pairs, *((f"scale_out.{key}", str(value)) for key, value in scale_out.items() if value is not None)]
-
-
 def _around(node: Topology, scale_out: Mapping[str, Any]) -> Topology:
     """Return a cluster of a topology that was not read from a file."""
     if node.cluster is not None:
@@ -214,11 +204,17 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
     return _built(content, file, overrides, ())
 
 
-def _built(content: bytes | str, file: str, overrides: Overrides, above: tuple[str, ...]) -> Topology:
-    """Return the topology that *content* describes; *above* are the files that led to it."""
+def _built(
+    content: bytes | str,
+    file: str,
+    overrides: Overrides,
+    above: tuple[str, ...],
+    scale_out: Mapping[str, Any] | None = None,
+) -> Topology:
+    """Return the topology that *content* describes, or a cluster of it; *above* are the files that led to it."""
     from collsim.topology.cluster.consequences import consequences_of
 
-    node, section, document = _parsed(content, file, overrides, above)
+    node, section, document = _parsed(content, file, overrides, above, scale_out)
     if section is None:
         return node
     whole, spec, kinds = _specified(node, section, document, above)
@@ -230,19 +226,24 @@ def _built(content: bytes | str, file: str, overrides: Overrides, above: tuple[s
 
 
 def _parsed(
-    content: bytes | str, file: str, overrides: Overrides, above: tuple[str, ...] = ()
+    content: bytes | str,
+    file: str,
+    overrides: Overrides,
+    above: tuple[str, ...] = (),
+    scale_out: Mapping[str, Any] | None = None,
 ) -> tuple[Topology, ScaleOut | None, Document]:
     """Return the topology inside one node, and what is said of a cluster around it."""
     from collsim.topology.files.checks import check
-    from collsim.topology.files.overrides import apply_overrides, normalise_overrides, parse_path
+    from collsim.topology.files.overrides import apply_overrides, parse_path, settled
     from collsim.topology.files.reader import show_path
     from collsim.topology.files.sections import read_sections
 
-    raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    if not isinstance(scale_out, Mapping | None):
+        raise SpecError(Fault(f"{scale_out!r:.40} is no section", "scale_out", 'pass {"nodes": 4}'))
+    unmerged = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     faults: list[Fault] = []
-    pairs = normalise_overrides(overrides, faults)
-    unmerged = raw
-    unchanged, raw = _resolve(raw, file, faults, above, pairs)
+    pairs = settled(overrides, scale_out, faults)
+    unchanged, raw = _resolve(unmerged, file, faults, above, pairs)
     document = apply_overrides(unchanged, pairs, faults)
     spec = read_sections(document, faults)
     faults += check(spec, document)

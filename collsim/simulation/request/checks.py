@@ -15,6 +15,7 @@ from collsim.simulation.request.values import read_choice, read_whole, shown
 
 if TYPE_CHECKING:
     from collsim.library import Library
+    from collsim.topology import Topology
 
 __all__ = [
     "MOST_CHANNELS",
@@ -30,6 +31,7 @@ __all__ = [
     "redop",
     "registered",
     "root",
+    "threads_on",
     "truth",
 ]
 
@@ -73,6 +75,20 @@ def root(value: Any) -> int:
 def gpus_per_thread(value: Any) -> int:
     """Return a number of GPUs that one thread serves."""
     return _between(value, "gpus_per_thread", "GPUs per thread", MOST_GPUS_PER_THREAD, "a number such as 8")
+
+
+def threads_on(topology: Topology, gpus_per_thread: int) -> None:
+    """Refuse threads that start more GPUs than a node has, whatever fails there: a thread is of one host.
+
+    Raises
+    ------
+    InputError
+    """
+    most = int(np.bincount(topology.wiring.coordinates.node).max())
+    if gpus_per_thread > most:
+        where = "a node of " if most < topology.n_gpus else ""
+        what = f"{gpus_per_thread} GPUs per thread, but {where}{topology.name} has {most}"
+        raise InputError(Fault(what, "gpus_per_thread", f"at most {most}"))
 
 
 def host(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from collsim.core.errors import Fault, Faults, InputError
 from collsim.core.kept import Kept
 from collsim.library import Profile, load_profile
+from collsim.simulation.request.checks import threads_on
 from collsim.simulation.request.fields import SCALE_OUT, Request
 from collsim.simulation.request.request import ask, rank_groups
 from collsim.simulation.request.values import plain
@@ -79,6 +80,8 @@ def prepare(
         from collsim.library.transports import on_transport
 
         whole = on_transport(whole, question.environment, [op.name for op in question.ops])
+    if whole is not None and question is not None and question.gpus_per_thread > 1 and not question.of_log:
+        faults.attempt(threads_on, whole, question.gpus_per_thread)
     topology = None if whole is None else faults.attempt(_damaged, whole, fail, degrade)
     constants = faults.attempt(load_profile, profile, topology)
     groups = None
@@ -120,9 +123,13 @@ class Machine:
         """Return the machine with figures changed that stand behind the name of one system."""
         if not changes:
             return self
-        pairs = self.overrides.items() if isinstance(self.overrides, Mapping) else listed(self.overrides or ())
-        cluster = ((f"scale_out.{name}", str(value)) for name, value in self.scale_out.items() if value is not None)
-        return replace(self, overrides=[*pairs, *cluster, *changes], scale_out={})
+        from collsim.topology.files.overrides import settled, with_later
+
+        faults: list[Fault] = []
+        pairs = settled(self.overrides or (), self.scale_out, faults)
+        if faults:
+            raise InputError(*faults)
+        return replace(self, overrides=with_later(pairs, changes), scale_out={})
 
 
 def listed(value: Any) -> list[Any]:

@@ -77,6 +77,10 @@ def damaged(
     if not names and not shares:
         return topology
     wreck = wreck_of(topology.wiring, gone, slow)
+    lost = [name for (found, _), name in zip(slow, shares, strict=True) if wreck.is_lost(found)]
+    if lost:
+        hint = "keep --fail or --degrade"
+        raise InputError(*(Fault(f'"{name[:60]}" has failed: nothing runs slower', "degrade", hint) for name in lost))
     summary = _summary(
         topology.wiring, gone, [(found, shares[name]) for (found, _), name in zip(slow, shares, strict=True)]
     )

@@ -68,6 +68,10 @@ class Wreck:
         hurt = np.flatnonzero((src < wiring.n_gpus) & self.alive[src] & (self.cables < self.links.parallel))
         return hurt[are_switches(wiring, dst[hurt])]
 
+    def is_lost(self, selection: Selection) -> bool:
+        """Return True if no cable is left of all links that a selection names."""
+        return not self.cables[_chosen(selection, self.keys, self.links)].any()
+
     def numbers(self, wiring: Wiring) -> Ints:
         """Return the numbers of the links in the wiring."""
         return wiring.find_links(self.links.src, self.links.dst) + places_of(self.keys)

@@ -26,9 +26,14 @@ KINDS = ("link", "link!", "switch", "nic", "gpu", "leaf", "spine", "core", "cpu"
 MOST_COMPARED = 4096
 """Among more names the nearest is not looked for: that takes seconds."""
 DIGITS = re.compile(r"\d+")
+MOST_IN_RANGE = 4096
 MOST_NAMES = 8
 """A hint lists at most this many names."""
 ON_NODE = re.compile(r"node([\d*?\[\]!-]+)/(.+)", re.ASCII)
+RANGE = re.compile(r"(?<![\d\[!-])(\d{1,9})-(\d{1,9})(?![\d\]-])", re.ASCII)
+"""Numbers from one to another, outside brackets."""
+DIGITS_IN_CLASS = re.compile(r"\[!?[\d-]*(?:\d\d+-\d|\d-\d\d)[\d-]*\]", re.ASCII)
+"""Brackets that are meant for numbers; they stand for one character, so that ``[10-12]`` is 0, 1 or 2."""
 NUMBERS = re.compile(r"[\d*?\[\]!-]+", re.ASCII)
 """Numbers, and globs of numbers."""
 GLOB = re.compile(r"[*?\[]", re.ASCII)
@@ -75,14 +80,41 @@ def select(wiring: Wiring, text: str, where: str) -> Selection:
     kind, colon, name = text.strip().partition(":")
     if not colon or kind not in KINDS or not name:
         raise InputError(Fault(f'"{text[:60]}" is not KIND:NAME', where, _shape_hint(wiring, text.strip())))
+    if brackets := DIGITS_IN_CLASS.search(name):
+        numbers = brackets[0].strip("[!]")
+        hint = f"brackets stand for one character; give a range, {kind}:{numbers}, or several names"
+        raise InputError(Fault(f'"{brackets[0]}" in "{text[:60]}" names no numbers', where, hint))
     if kind.startswith("link"):
         return _links(wiring, text, kind, name, where)
-    found = _matching(wiring, _spelled(kind, name))
-    found = tuple(node for node in found if _is(wiring, node, kind))
-    if not found:
-        pool = [node for node in range(wiring.n_nodes) if _is(wiring, node, kind)]
-        raise InputError(Fault(f'there is no {kind} "{name[:60]}"', where, _near(wiring, pool, name, kind)))
-    return Selection(kind, nodes=found)
+    found: set[int] = set()
+    for each in _spread(name, where):
+        own = [node for node in _matching(wiring, _spelled(kind, each)) if _is(wiring, node, kind)]
+        if not own:
+            pool = [node for node in range(wiring.n_nodes) if _is(wiring, node, kind)]
+            of = "" if each == name else f' of "{name[:60]}"'
+            what = f'there is no {kind} "{each[:60]}"{of}'
+            raise InputError(Fault(what, where, _near(wiring, pool, each, kind)))
+        found.update(own)
+    return Selection(kind, nodes=tuple(sorted(found)))
+
+
+def _spread(name: str, where: str) -> list[str]:
+    """Return the names that a name with ranges of numbers stands for.
+
+    >>> _spread("node*/4-6", "fail"), _spread("0-1", "fail"), _spread("gpu[4-6]", "fail")
+    (['node*/4', 'node*/5', 'node*/6'], ['0', '1'], ['gpu[4-6]'])
+    """
+    found = RANGE.search(name)
+    if found is None:
+        return [name]
+    first, last = int(found[1]), int(found[2])
+    if last < first:
+        raise InputError(Fault(f'"{found[0]}" in "{name[:60]}" runs backwards', where, f"write {last}-{first}"))
+    if last - first >= MOST_IN_RANGE:
+        hint = f"at most {MOST_IN_RANGE:,} numbers, or a glob such as *"
+        raise InputError(Fault(f'"{found[0]}" in "{name[:60]}" is too long', where, hint))
+    before, after = name[: found.start()], _spread(name[found.end() :], where)
+    return [f"{before}{number}{rest}" for number in range(first, last + 1) for rest in after]
 
 
 def keyed(wiring: Wiring, nodes: Ints) -> tuple[Ints, LinkBundles]:

@@ -12,7 +12,16 @@ from collsim.topology.files.reader import Document, Path, show_path
 from collsim.topology.files.schema import SECTIONS
 from collsim.topology.files.sections import LISTS, field_models
 
-__all__ = ["apply_overrides", "known_paths", "normalise_overrides", "parse_path", "unknown_path"]
+__all__ = [
+    "apply_overrides",
+    "full_path",
+    "known_paths",
+    "normalise_overrides",
+    "parse_path",
+    "settled",
+    "unknown_path",
+    "with_later",
+]
 
 Overrides = Mapping[str, str] | Iterable[str | tuple[str, str]]
 
@@ -54,6 +63,63 @@ def _full(path: str) -> str:
     """Return a path with the name of its section written out."""
     section, dot, rest = path.partition(".")
     return f"{_ALIASES[section]}.{rest}" if dot and section in _ALIASES else path
+
+
+def full_path(path: str) -> str:
+    """Return the one spelling of a path: sections written out, no ``.value`` at its end.
+
+    >>> full_path("fabric.nodes"), full_path("link.bandwidth.value")
+    ('scale_out.nodes', 'link.bandwidth')
+    """
+    full = _full(path.strip())
+    return show_path(parse_path(full) or (full,))
+
+
+def settled(
+    overrides: Overrides, scale_out: Mapping[str, Any] | None, faults: list[Fault]
+) -> list[tuple[str, str]]:
+    """Return overrides followed by those that the keys of a cluster say.
+
+    A figure to which two of them give two values is a fault that names both; to say one value twice is none.
+
+    >>> faults = []
+    >>> settled({"fabric.nodes": "4"}, {"nodes": 2}, faults)[1], faults[0].what
+    (('scale_out.nodes', '2'), '--set scale_out.nodes=4 and --nodes 2 say two things')
+    """
+    said: dict[str, tuple[str, str]] = {}
+    pairs = normalise_overrides(overrides, faults)
+    cluster = [(key, str(value).strip()) for key, value in (scale_out or {}).items() if value is not None]
+    words = [f"--set {path}={value}" for path, value in pairs]
+    words += [f"--{key.replace('_', '-')} {value}" for key, value in cluster]
+    pairs += [(f"scale_out.{key}", value) for key, value in cluster]
+    for (path, value), written in zip(pairs, words, strict=True):
+        before, where = said.setdefault(full_path(path), (value, written))
+        if before != value:
+            faults.append(Fault(f"{where} and {written} say two things", f"--set {path}", "keep one of the two"))
+    return pairs
+
+
+def with_later(overrides: Overrides, later: Overrides) -> list[str | tuple[str, str]]:
+    """Return overrides and *later* ones, which go before those of the same figure.
+
+    >>> with_later({"scale_out.nodes": "2"}, ["fabric.nodes=4"])
+    ['fabric.nodes=4']
+    """
+    again = {full_path(path) for path, _ in normalise_overrides(later, [])}
+    kept = _entries(overrides)
+    return [entry for entry in kept if _path_of(entry) not in again] + _entries(later)
+
+
+def _entries(overrides: Any) -> list[Any]:
+    """Return overrides one by one, those that are none too: what is wrong with them is said later."""
+    if isinstance(overrides, Mapping):
+        return list(overrides.items())
+    return list(overrides) if isinstance(overrides, list | tuple) else [overrides]
+
+
+def _path_of(entry: Any) -> str:
+    found = normalise_overrides([entry], [])
+    return full_path(found[0][0]) if found else ""
 
 
 def known_paths() -> dict[str, bool]:

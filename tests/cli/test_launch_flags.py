@@ -43,6 +43,26 @@ def test_one_thread_for_all_gpus(collsim, flag):
     assert document["config"]["gpus_per_thread"] == 8
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("-g", "9"), "-g: 9 GPUs per thread, but hgx_h100 has 8\n  hint: at most 8"),
+        (("-g", "9", "--nodes", "2"), "-g: 9 GPUs per thread, but a node of hgx_h100 has 8"),
+        (("-g", "5", "--nodes", "2", "--gpus-per-node", "4"), "a node of hgx_h100 has 4\n  hint: at most 4"),
+        (("-g", "9", "--dtype", "folat"), 'unknown data type "folat"'),
+    ],
+)
+def test_a_thread_has_the_gpus_of_a_node_at_most(collsim, flags, words):
+    outcome = collsim(*SMALL, *flags)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert words in outcome.err
+
+
+@pytest.mark.parametrize("flags", [("--ranks", "2,8"), ("--fail", "gpu:5"), ("--nodes", "2")])
+def test_a_thread_may_have_all_gpus_of_a_node(collsim, flags):
+    assert collsim(*SMALL, "-g", "8", *flags).code == 0
+
+
 def test_another_library(collsim):
     _, plain = asked(collsim, *SMALL)
     _, older = asked(collsim, *SMALL, "--library", "nccl-2.18")

@@ -321,12 +321,44 @@ def test_rows_of_all_algorithms_stand_beside_their_own():
         ("link:gpu0-nvsw0:0", ("0 cables",)),
         ("link!:gpu0-nvsw0", ("which direction", "link!:gpu0->gpu1")),
         ("", ("is not KIND:NAME",)),
+        ("gpu:6-9", ('there is no gpu "8" of "6-9"', "gpu7")),
+        ("gpu:5-4", ('"5-4" in "5-4" runs backwards', "write 4-5")),
+        ("gpu:0-99999", ('"0-99999" in "0-99999" is too long', "at most 4,096 numbers")),
+        ("gpu:gpu[10-12]", ('"[10-12]" in "gpu:gpu[10-12]" names no numbers', "a range, gpu:10-12")),
+        ("link:gpu[8-11]-nvsw0", ('"[8-11]"', "brackets stand for one character")),
     ],
 )
 def test_bad_names(text, words):
     with pytest.raises(InputError) as caught:
         damaged(load_topology("hgx_h100"), [text])
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gpu:node0/4-6", ["n0.gpu4", "n0.gpu5", "n0.gpu6"]),
+        ("gpu:node0/gpu[46]", ["n0.gpu4", "n0.gpu6"]),
+        ("nic:node*/6-7", ["n0.nic6", "n0.nic7", "n1.nic6", "n1.nic7", "n2.nic6", "n2.nic7"]),
+        ("nic:node1-2/0", ["n1.nic0", "n2.nic0"]),
+        ("gpu:node0-1/2-3", ["n0.gpu2", "n0.gpu3", "n1.gpu2", "n1.gpu3"]),
+        ("gpu:n0.gpu2-3", ["n0.gpu2", "n0.gpu3"]),
+        ("leaf:0-1", ["leaf0", "leaf1"]),
+        ("leaf:[!2-7]", ["leaf0", "leaf1"]),
+    ],
+)
+def test_names_of_several(text, expected):
+    topology = load_topology("hgx_h100", scale_out={"nodes": 3, "radix": 16, "fabric": "rail"})
+    found = select(topology.wiring, text, "fail")
+    assert [topology.wiring.node_names[node] for node in found.nodes] == expected
+
+
+def test_what_has_failed_runs_no_slower():
+    topology = load_topology("hgx_h100")
+    with pytest.raises(InputError, match='"link:gpu0-nvsw1" has failed') as caught:
+        damaged(topology, ["switch:nvsw1"], {"link:gpu0-nvsw1": "50%", "link:gpu2-nvsw1": "20%", "gpu:3": "50%"})
+    assert len(caught.value.faults) == 2  # of the third some links are left
+    assert damaged(topology, ["link:gpu0-nvsw1:1"], {"link:gpu0-nvsw1": "50%"}).damage is not None
 
 
 @pytest.mark.parametrize("share", ["0%", "101%", "-5%", "half", "", "nan", "1e9%"])

@@ -196,9 +196,7 @@ def _value(field: RequestField, flags: dict[str, Any], config: Configuration | N
     return [*config.fail, *text] if name == "fail" and config else value
 
 
-def _beside(
-    typed: Mapping[str, str], name: str, flags: Mapping[str, Any], config: Configuration
-) -> Mapping[str, str]:
+def _beside(typed: Mapping[str, str], name: str, flags: Mapping[str, Any], config: Configuration) -> Mapping[str, str]:
     """Return the pairs of a configuration that nothing nearer says, in whatever spelling."""
     own: Mapping[str, str] = getattr(config, name)
     if name != "overrides" or not own:

@@ -75,9 +75,7 @@ def full_path(path: str) -> str:
     return show_path(parse_path(full) or (full,))
 
 
-def settled(
-    overrides: Overrides, scale_out: Mapping[str, Any] | None, faults: list[Fault]
-) -> list[tuple[str, str]]:
+def settled(overrides: Overrides, scale_out: Mapping[str, Any] | None, faults: list[Fault]) -> list[tuple[str, str]]:
     """Return overrides followed by those that the keys of a cluster say.
 
     A figure to which two of them give two values is a fault that names both; to say one value twice is none.

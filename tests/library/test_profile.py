@@ -218,3 +218,36 @@ def test_a_file_that_calls_itself_as_a_shipped_profile_is_told(tmp_path):
     assert not any(told in warning for warning in same.warnings)
     other = collsim.simulate("hgx_h100", "all_reduce", "1M", profile=profile_file(tmp_path, f"{text}# changed\n"))
     assert any(told in warning for warning in other.warnings)
+
+
+SI = {"us": 1e-6, "ns": 1e-9, "ms": 1e-3, "s": 1.0, "GB/s": 1e9, "MB/s": 1e6, "KiB": 2.0**10, "MiB": 2.0**20, "": 1.0}
+
+
+def written(families):
+    """Yield kernel, protocol, key and value in SI of each figure of a section of kernels."""
+    for kernel, protocols in families.items():
+        for protocol, figures in protocols.items():
+            for key, entry in figures.items():
+                if isinstance(entry, dict) and "value" in entry:
+                    number, _, unit = str(entry["value"]).partition(" ")
+                    yield kernel, protocol, key, float(number) * SI[unit]
+
+
+FILES = sorted(
+    file.relative_to(FOLDER).as_posix() for file in FOLDER.rglob("*.yaml") if "families:" in file.read_text()
+)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_figure_of_a_kernel_is_read_to_its_place(name):
+    data = read_document((FOLDER / name).read_bytes(), name).data
+    profile = load_profile(name.removesuffix(".yaml") if "/" not in name else str(FOLDER / name))
+    read = [(data.get("families", {}), profile.families), (data.get("network", {}).get("families", {}), None)]
+    read += [
+        (entry.get("families", {}), profile.launches[key].families) for key, entry in data.get("launches", {}).items()
+    ]
+    for section, families in read:
+        for kernel, protocol, key, value in written(section):
+            costs = (profile.network.families if families is None else families)[kernel][protocol]
+            attribute = next(each for each in (f"{key}_s", f"{key}_Bps", f"{key}_bytes", key) if hasattr(costs, each))
+            assert getattr(costs, attribute) == pytest.approx(value, rel=1e-12), (kernel, protocol, key)

@@ -97,10 +97,14 @@ def test_one_thread_for_all_gpus_is_slower_where_the_launch_counts():
 
 
 def test_no_thread_starts_more_gpus_than_there_are():
-    times = [[row.time_s for row in simulate(H100, "all_reduce", "256", ranks=[2, 8], gpus_per_thread=count)]
-             for count in (2, 8, 100)]  # fmt: skip
-    assert times[0][0] == times[1][0] == times[2][0]
-    assert times[0][1] < times[1][1] == times[2][1]
+    (two, few), (same, all_of_them) = [
+        [row.time_s for row in simulate(H100, "all_reduce", "256", ranks=[2, 8], gpus_per_thread=count)]
+        for count in (2, 8)
+    ]
+    assert two == same
+    assert few < all_of_them
+    with pytest.raises(InputError, match="9 GPUs per thread, but hgx_h100 has 8"):
+        simulate(H100, "all_reduce", "256", gpus_per_thread=9)
 
 
 def test_an_interval_is_the_scatter_around_the_time():

@@ -75,7 +75,7 @@ def asked_for(what_if: WhatIf | None, **changes: Unpack[Changes]) -> WhatIf:
         if changes:
             hint = "make it part of the what-if, or leave the what-if out"
             raise InputError(*(Fault("given beside a what-if", name, hint) for name in changes))
-        return what_if
+        return _told_once(what_if)
     options = {name: value for name, value in changes.items() if name in OPTIONS}
     own: Any = {name: value for name, value in changes.items() if name not in OPTIONS}
     faults = Faults()
@@ -87,7 +87,18 @@ def asked_for(what_if: WhatIf | None, **changes: Unpack[Changes]) -> WhatIf:
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not (isfinite(scale) and scale > 0):
         faults.append(Fault(f"{scale!r} times as long", "compute_scale", "give a positive number"))
     faults.raise_any()
-    return WhatIf(**own, options=options)
+    return _told_once(WhatIf(**own, options=options))
+
+
+def _told_once(what_if: WhatIf) -> WhatIf:
+    """Return a what-if whose number of nodes is not another among its changes of figures."""
+    from collsim.topology.files.overrides import settled
+
+    faults = Faults()
+    if what_if.nodes and (overrides := what_if.options.get("overrides")):
+        settled(overrides, {"nodes": what_if.nodes}, faults)
+    faults.raise_any()
+    return what_if
 
 
 def gpus_of(topology: str, options: Mapping[str, Any] | None = None) -> int:

@@ -8,6 +8,8 @@ import pytest
 import collsim as package
 from collsim.core.errors import InputError
 
+from .conftest import ROOT
+
 RUN = ("run", "--topo", "hgx_h100", "--op", "all_reduce", "--size", "1M", "--profile", "ideal")
 TWO = ("--nodes", "2")
 HASHED = (*TWO, "--fabric", "fat_tree", "--set", "scale_out.radix=16", "--set", "scale_out.routing=ecmp")
@@ -76,6 +78,7 @@ OTHERS = {
     "tune": ("tune", *RUN[1:3], "--size", "1M"),
     "schedule show": ("schedule", "show", *RUN[1:5], "--algo", "ring"),
     "moe": ("moe", *RUN[1:3]),
+    "timeline": ("timeline", str(ROOT / "examples" / "training_step.yaml"), *RUN[1:3]),
 }
 
 

@@ -128,6 +128,14 @@ def test_a_failure_is_felt_while_it_lasts():
     assert max(part.link_load for part in moments) > 3 * moments[4].link_load
 
 
+@pytest.mark.parametrize("duty", [0.05, 0.5, 2.0])
+def test_what_others_take_makes_dispatch_and_combine_longer_by_so_much(duty):
+    """One batch at a time waits for all of its communication, of which the step holds so large a part."""
+    steps = Steps(JOB, "hgx_h100", gpu_of("H100"), {})
+    alone, beside = (steps.of(4, 100, duty=share).time_s for share in (0.0, duty))
+    assert beside == pytest.approx(alone * (1 + duty * steps.of(4, 100).communication))
+
+
 def test_half_batches_that_take_turns_hide_what_they_exchange():
     kernels = {"attention": Kernels(200e-6, 20e-6), "experts": Kernels(200e-6, 20e-6)}
     steps = [

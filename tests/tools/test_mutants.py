@@ -32,10 +32,11 @@ def tool():
 def test_what_is_never_evaluated(tool):
     source = (
         "if TYPE_CHECKING:\n    pass\nx: int | None = 1 | 2\ndef f(a: int | str, b=1) -> int | None:\n    return a\n"
+        "zip(x, x, strict=True)\n"
     )
     lines = source.splitlines()
     found = [lines[first[0] - 1][first[1] : last[1]] for first, last in sorted(tool.unevaluated(source))]
-    assert found == ["TYPE_CHECKING", "int | None", "int | str", "int | None"]
+    assert found == ["TYPE_CHECKING", "int | None", "int | str", "int | None", "True"]
 
 
 def test_lines_that_run_with_a_function(tool):
@@ -89,8 +90,6 @@ def test_tests_that_pass_the_line_come_first(tool, lines):
 def test_figures_are_asked_before_the_limit(tool, lines, monkeypatch):
     monkeypatch.setattr(tool, "MOST_TESTS", 1)
     assert tool.asked(lines, Path("collsim/room/module.py"), 9) == ["tests/golden/test_a.py::1"]
-    monkeypatch.setattr(tool, "LIMIT_S", 2)
-    assert tool.within_limit(["a", "b", "c", "d"], {"a": 1.0, "b": 1.5, "c": 0.5, "d": 0.5}) == ["a", "c", "d"]
 
 
 def test_what_a_fault_changes(tool):

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -233,9 +234,14 @@ def rooms() -> list[str]:
 
 
 def sample(room: str, number: int, seed: int) -> list[Any]:
-    """Return some faults of a room, in the order of their places."""
-    found = [mutation for path in sorted(Path("collsim", room).rglob("*.py")) for mutation in mutations(path)]
-    chosen = random.Random(f"{seed} {room}").sample(found, min(number, len(found)))
+    """Return some faults of a room, in the order of their places: files are drawn by their length, then faults."""
+    draw = random.Random(f"{seed} {room}")
+    files = sorted(Path("collsim", room).rglob("*.py"))
+    drawn = Counter(draw.choices(files, [path.stat().st_size for path in files], k=number))
+    chosen = []
+    for path, count in sorted(drawn.items()):
+        found = [*mutations(path)]
+        chosen += draw.sample(found, min(count, len(found)))
     return sorted(chosen, key=lambda mutation: (mutation.module_path, mutation.start_pos))
 
 
@@ -278,6 +284,8 @@ def outcome(mutation: Any, lines: LineMap) -> str:
     told, rest = "", [*tests[FIRST:], *unknown(lines, module)]
     for some in filter(None, (tests[:FIRST], rest)):  # to collect all takes longer than most first ones
         result = mutate_and_test([mutation], command(some), None)
+        if "ERROR: not found" in (result.output or ""):
+            raise SystemExit(f"the map has tests that are no more: remove its folder\n{result.output}")
         if result.is_killed:
             by = re.search(r"^(?:FAILED|ERROR) (\S+.*)", result.output or "", re.MULTILINE)
             told = by[1].partition(" - ")[0] if by else "time"

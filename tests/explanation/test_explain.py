@@ -246,3 +246,33 @@ def test_of_rows_of_one_size_the_fastest_is_explained():
     ]
     told = [{**row, "proto": "LL", "asked": "all"} for row in rows]
     assert asked_of({"topo": "hgx_h100"}, told, "all_reduce")["algo"] == "ring"
+
+
+def offered(**asked):
+    bench = answered(checked(asked))
+    return {change.title: change.arguments for change in changes_of(bench, asked, chosen_of(bench))}
+
+
+def test_what_ifs_ask_for_what_they_say():
+    """NVLink 4 has 25 GB/s a link, adapters of 400 Gb/s have 50 GB/s behind 63 GB/s of PCIe; twice that is asked."""
+    node = offered(topo="hgx_h100", op="all_reduce", size="1M", gpus_per_thread=8)
+    assert node["one GPU for each thread"] == {"gpus_per_thread": 1}
+    assert node["calls of a captured graph"] == {"launch": "graph"}
+    assert node["registered buffers"] == {"registered": True}
+    assert node["links in the node twice as fast"] == {"overrides": {"link.bandwidth": "50 GB/s"}}
+    assert not [title for title in node if "adapters" in title or "switch" in title or "PXN" in title]
+    asked = {"topo": "hgx_h100", "op": "all_to_all", "size": "1M", "nodes": 4, "fabric": "fat_tree"}
+    others = {"overrides": ["scale_out.oversubscription=2"], "fail": "nic:node1/5"}
+    cluster = offered(**asked, **others, environment={"NCCL_PXN_DISABLE": "1", "NCCL_COLLNET_ENABLE": "1"})
+    assert cluster["messages over GPUs of the rail (PXN on)"] == {"environment": {"NCCL_PXN_DISABLE": "0"}}
+    faster = {"nic.bandwidth": "100 GB/s", "scale_out.port_rate": "100 GB/s", "nic.bus_bandwidth": "126 GB/s"}
+    assert cluster["adapters and their network twice as fast"] == {"overrides": faster}
+    assert cluster["no oversubscription"] == {"overrides": {"scale_out.oversubscription": "1"}}
+    assert cluster["one switch for all nodes"] == {"fabric": "single_switch"}
+    assert cluster["nothing failed"] == {"fail": (), "degrade": ()}
+    assert not [title for title in cluster if "SHARP" in title or "thread" in title or "PXN off" in title]
+    plain = offered(**asked, launch="graph", registered=True)
+    assert plain["messages straight to their rail (PXN off)"] == {"environment": {"NCCL_PXN_DISABLE": "1"}}
+    assert plain["switches between the nodes add (SHARP)"] == {"environment": {"NCCL_COLLNET_ENABLE": "1"}}
+    never = {"no oversubscription", "nothing failed", "calls of a captured graph", "registered buffers"}
+    assert not never & {*plain}

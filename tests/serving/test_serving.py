@@ -80,6 +80,13 @@ def test_the_same_seed_gives_the_same_answer():
     assert logs[0].served == logs[1].served
 
 
+def test_nothing_arrives_where_no_rate_is_said():
+    silent = Job("quiet", JOB.model, 8, JOB.gpus, attention=JOB.attention, experts=JOB.experts)
+    assert served(silent).served == []
+    told = (Request(1.0, 100, 50), Request(1.5, 100, 50))
+    assert len(served(replace(JOB, requests=told)).served) == 2  # those of a file alone, whatever the rate
+
+
 def test_arrivals_are_of_poisson():
     arrived = np.array([each.arrived_s for each in served(replace(JOB, rate=200.0)).served])
     gaps = np.diff(np.sort(arrived))

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from collsim import explain, simulate
-from collsim.core.errors import InputError
+from collsim.core.errors import Fault, InputError, ModelError
+from collsim.explanation import gathering
 from collsim.explanation.account import checked
 from collsim.explanation.bench import answered
 from collsim.explanation.changes import MOST_CHANNELS, _of_channels, changed_arguments, changes_of
@@ -15,6 +16,7 @@ from collsim.explanation.findings import KINDS
 from collsim.explanation.gathering import asked_of
 from collsim.explanation.removals import OVERLAP, REMOVALS
 from collsim.explanation.split import _loads, parts_of, split_of
+from collsim.report import render
 
 WIRES = {"bound", "algorithm", "imbalance", "contention", "pipeline fill"}
 SYSTEMS = {
@@ -276,3 +278,17 @@ def test_what_ifs_ask_for_what_they_say():
     assert plain["switches between the nodes add (SHARP)"] == {"environment": {"NCCL_COLLNET_ENABLE": "1"}}
     never = {"no oversubscription", "nothing failed", "calls of a captured graph", "registered buffers"}
     assert not never & {*plain}
+
+
+def test_a_run_without_an_explanation_says_why_in_a_note(tmp_path, monkeypatch):
+    """Of several reasons the first."""
+
+    def fails(run, *, what_ifs):
+        raise ModelError(Fault("too large"), Fault("too slow"))
+
+    file = tmp_path / "run.json"
+    file.write_text(render(simulate("mi300x_ubb8", "all_gather", "1M"), "json"))
+    monkeypatch.setattr(gathering, "explained", fails)
+    found = gathering.gather([file], lambda document, name: None)
+    assert found.notes == (f"{file}: all_gather is not explained: too large",)
+    assert found.explanations == ()

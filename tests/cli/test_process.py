@@ -12,6 +12,7 @@ from click import Command
 
 from collsim import __version__
 from collsim.cli import COMMANDS
+from collsim.cli.options import complete
 
 from .conftest import GUARD_S, PROGRAM, ROOT
 
@@ -160,6 +161,10 @@ def test_completion(words, expected):
 
 def test_completion_of_files(tmp_path):
     assert completions(["run", "--topo", "./my"], "./my") == ["./my"]
+    none, file = (complete(lambda: ("ring",), **more)["shell_complete"] for more in ({}, {"files": True}))
+    assert none(None, None, "./my") == []
+    assert [(item.value, item.type) for item in file(None, None, "./my")] == [("./my", "file")]
+    assert [item.value for each in (none, file) for item in each(None, None, "tree,r")] == ["tree,ring"] * 2
 
 
 def test_unexpected_error_is_one_message(collsim, monkeypatch):

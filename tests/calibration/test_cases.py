@@ -7,6 +7,7 @@ import pytest
 from collsim.calibration import cases
 from collsim.calibration.cases import Skipped, read_cases, read_sections, used_time_s
 from collsim.core.errors import InputError
+from collsim.simulation.request.matrices import load_byte_matrix
 
 from .made_logs import log_text
 
@@ -175,10 +176,14 @@ def test_why_the_byte_matrix_of_a_size_is_not_known(tmp_path):
     log = tmp_path / "a.log"
     (tmp_path / "sound.csv").write_text("0,30\n10,0\n")
     (tmp_path / "broken.csv").write_text("0,x\n10\n")
+    with pytest.raises(InputError) as caught:
+        load_byte_matrix(str(tmp_path / "broken.csv"))
+    assert len(caught.value.faults) > 1
+    first = str(caught.value.faults[0]).partition("\n")[0]
     for environment, told in (
         ({}, "the log does not say how many bytes go from whom to whom"),
         ({cases.MATRIX_FILE: "/there/none.csv"}, "the byte matrix none.csv is not beside the log"),
-        ({cases.MATRIX_FILE: "/there/broken.csv"}, "broken.csv"),
+        ({cases.MATRIX_FILE: "/there/broken.csv"}, first),
         ({cases.MATRIX_FILE: "/there/sound.csv"}, "the busiest rank of the byte matrix moves 30 bytes, the size"),
     ):
         found = [*cases._irregular(skewed_test(2, [60, 60, 90], **environment), log, None, environment)]

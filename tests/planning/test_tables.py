@@ -78,6 +78,15 @@ def test_a_file_of_a_cluster_keeps_its_nodes(tmp_path):
     assert more["latency"] == pytest.approx(four.time_s * 1e3)
 
 
+def test_counts_by_default_are_powers_of_two():
+    """Of tokens from 1 to 131072 (normal) and to 1024 (low latency), of elements from 256 to half a billion."""
+    from collsim.planning.tables import ELEMENTS, TOKENS
+
+    assert [*TOKENS["deepep"]] == [2**power for power in range(18)]
+    assert [*TOKENS["deepep_ll"]] == [2**power for power in range(11)]
+    assert [*ELEMENTS] == [2**power for power in range(8, 30)]
+
+
 def test_parquet_holds_the_same(invoke, tmp_path):
     import polars
 

@@ -355,3 +355,11 @@ def test_exit_codes_of_points_are_those_of_commands(monkeypatch, error, code, to
     assert (record["status"], record["exit_code"], record["answer"]) == ("failed", code, {})
     assert record["error"].startswith(told)
     assert lost(point, "killed")["exit_code"] == 3
+
+
+def test_a_file_of_points_that_cannot_be_written_says_why(tmp_path):
+    with pytest.raises(InputError) as caught, Journal(str(tmp_path)):
+        pass
+    assert [(fault.what, fault.where) for fault in caught.value.faults] == [
+        ("cannot be written: Is a directory", str(tmp_path))
+    ]

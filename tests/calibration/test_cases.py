@@ -1,9 +1,13 @@
 """From the header and rows of a log to what a prediction is told."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from collsim.calibration import cases
 from collsim.calibration.cases import Skipped, read_cases, read_sections, used_time_s
 from collsim.core.errors import InputError
+from collsim.simulation.request.matrices import load_byte_matrix
 
 from .made_logs import log_text
 
@@ -160,3 +164,34 @@ def test_half_that_counts():
     assert used_time_s(None, 2.0, "hgx_h100") == 2.0
     with pytest.raises(ValueError, match="neither"):
         used_time_s(None, None, "hgx_h100")
+
+
+def skewed_test(ranks, sizes, **environment):
+    rows = [SimpleNamespace(size_bytes=size, line=10 + place) for place, size in enumerate(sizes)]
+    return SimpleNamespace(ranks=ranks, rows=rows, run=SimpleNamespace(environment=environment))
+
+
+def test_why_the_byte_matrix_of_a_size_is_not_known(tmp_path):
+    """Each size is told once, with the first of its lines."""
+    log = tmp_path / "a.log"
+    (tmp_path / "sound.csv").write_text("0,30\n10,0\n")
+    (tmp_path / "broken.csv").write_text("0,x\n10\n")
+    with pytest.raises(InputError) as caught:
+        load_byte_matrix(str(tmp_path / "broken.csv"))
+    assert len(caught.value.faults) > 1
+    first = str(caught.value.faults[0]).partition("\n")[0]
+    for environment, told in (
+        ({}, "the log does not say how many bytes go from whom to whom"),
+        ({cases.MATRIX_FILE: "/there/none.csv"}, "the byte matrix none.csv is not beside the log"),
+        ({cases.MATRIX_FILE: "/there/broken.csv"}, first),
+        ({cases.MATRIX_FILE: "/there/sound.csv"}, "the busiest rank of the byte matrix moves 30 bytes, the size"),
+    ):
+        found = [*cases._irregular(skewed_test(2, [60, 60, 90], **environment), log, None, environment)]
+        assert [each.line for each in found] == [10, 12], told
+        assert all(told in each.reason and "\n" not in each.reason for each in found)
+    other = {cases.MATRIX_FILE: "sound.csv"}
+    assert cases._matrix_of(skewed_test(3, [], **other), 30, log) == "the byte matrix is for 2 ranks, the test has 3"
+    assert cases._matrix_of(skewed_test(2, [], **other), 30, log) == ((0, 30), (10, 0))
+    twice = {**other, cases.MATRIX_SCALE: "2"}
+    assert cases._matrix_of(skewed_test(2, [], **twice), 60, log) == ((0, 60), (20, 0))
+    assert cases._matrix_of(skewed_test(2, [], **{cases.MATRIX_SPREAD: "0"}), 64, log) == ((32, 32), (32, 32))

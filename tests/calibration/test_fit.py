@@ -398,8 +398,21 @@ def test_hosts_of_a_rack_are_fitted_as_one_domain():
         for row in predict(rack, profile, question, [range(8)]).rows
     ]
     found = fit_profile(rows, rack, start=profile)
+    assert not found.over_nodes
     assert len(found.residuals) == len(sizes)
     assert "on more than one scale-up domain" not in {why for why, count in found.left_out.items() if count}
+
+
+def test_a_fit_between_nodes_says_so():
+    """Which decides what file is written: of a network, not of a system."""
+    cluster = load_topology("hgx_h100", {"scale_out.nodes": "2"})
+    profile, sizes = load_profile("auto", cluster), [2**power for power in range(20, 31)]
+    question = ask("all_reduce", sizes, library=LIBRARY, environment=dict(RING))
+    rows = [
+        made_row(MeasuredCase("all_reduce", 16, row.size_bytes, nodes=2, library=LIBRARY, environment=RING), row.time_s)
+        for row in predict(cluster, profile, question, [range(16)]).rows
+    ]
+    assert fit_profile(rows, cluster, start=profile).over_nodes
 
 
 def test_switches_that_only_forward_hide_nothing():

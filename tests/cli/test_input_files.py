@@ -23,6 +23,34 @@ READERS = {
     "log": lambda file: ("validate", file, "--topo", "hgx_h100"),
     "log to fit": lambda file: ("calibrate", file, "--topo", "hgx_h100"),
 }
+MORE_READERS = {
+    "grid": lambda file: ("sweep", file),
+    "serving": lambda file: ("serve", file),
+    "step": lambda file: ("timeline", file, "--topo", "hgx_h100"),
+    "step to compare": lambda file: ("compare", "hgx_h100", "dgx_a100", "--workload", file),
+    "log to diagnose": lambda file: ("diagnose", file, "--topo", "hgx_h100"),
+    "result": lambda file: ("report", file),
+    "schedule to run": lambda file: ("schedule", "run", file, "--topo", "hgx_h100", "--size", "1M"),
+    "schedule to compare": lambda file: ("schedule", "diff", file, file),
+    "foreign schedule": lambda file: ("schedule", "import", file, "--size", "1M"),
+    "foreign topology": lambda file: ("topo", "import", file),
+    "profile to start from": lambda file: ("calibrate", "nothing.log", "--topo", "hgx_h100", "--start", file),
+}
+"""Those that are not asked about pipes and devices here."""
+WRITERS = {
+    "table": lambda file: (*RUN, "-o", file),
+    "comparison": lambda file: ("compare", "hgx_h100", "dgx_a100", "--op", "all_reduce", "--size", "1M", "-o", file),
+    "configuration": lambda file: (*RUN, "--save-config", file),
+    "points": lambda file: ("sweep", "grid.yaml", "-o", file, "-q"),
+    "experts": lambda file: ("moe", "--topo", "hgx_h100", "--ep", "8", "--tokens", "128", "-o", file),
+    "picture of experts": lambda file: ("moe", "--topo", "hgx_h100", "--ep", "8", "--tokens", "128", "--svg", file),
+    "explanation": lambda file: ("explain", "--topo", "hgx_h100", "--op", "all_reduce", "--size", "1M", "-o", file),
+    "choices for the library": lambda file: ("tune", "--topo", "hgx_h100", "--op", "all_reduce", "-o", file),
+    "schedule": lambda file: (
+        *("schedule", "export", "--topo", "hgx_h100", "--op", "all_reduce", "--algo", "ring", "--size", "1M"),
+        *("-o", file),
+    ),
+}
 
 
 @pytest.fixture
@@ -44,11 +72,30 @@ def test_a_pipe_to_which_nobody_writes(collsim, pipe, reader):
     refused(collsim(*READERS[reader](pipe)), "nobody has opened this pipe")
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", [*READERS, *MORE_READERS])
 def test_a_folder(collsim, tmp_path, reader):
     folder = tmp_path / "in.yaml"
     folder.mkdir()
-    refused(collsim(*READERS[reader](str(folder))), "directory")
+    found = collsim(*(READERS | MORE_READERS)[reader](str(folder)))
+    refused(found, "directory")
+    assert "Errno" not in found.err  # the system's words without its number and without the path again
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_folder_to_write_to(collsim, tmp_path, writer, monkeypatch):
+    """Or a file in a folder that is none: refused, and nothing is left behind."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.yaml").write_text(
+        "schema: collsim.sweep/1\nbase: {topo: hgx_h100, op: all_reduce}\ngrid: {size: [1M]}\n"
+    )
+    suffix = ".jsonl" if writer == "points" else ".json"
+    (tmp_path / f"out{suffix}").mkdir()
+    for file in (f"out{suffix}", f"grid.yaml/out{suffix}"):
+        found = collsim(*WRITERS[writer](file))
+        refused(found, file, "irectory")
+        assert "Errno" not in found.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["grid.yaml", f"out{suffix}"]
+    assert not [*(tmp_path / f"out{suffix}").iterdir()]
 
 
 @pytest.mark.parametrize("reader", READERS)

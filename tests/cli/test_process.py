@@ -7,11 +7,13 @@ import sys
 from importlib import import_module
 from importlib.metadata import version
 
+import click
 import pytest
 from click import Command
 
 from collsim import __version__
-from collsim.cli import COMMANDS
+from collsim.cli import COMMANDS, cli
+from collsim.cli.options import complete
 
 from .conftest import GUARD_S, PROGRAM, ROOT
 
@@ -160,6 +162,29 @@ def test_completion(words, expected):
 
 def test_completion_of_files(tmp_path):
     assert completions(["run", "--topo", "./my"], "./my") == ["./my"]
+    none, file = (complete(lambda: ("ring",), **more)["shell_complete"] for more in ({}, {"files": True}))
+    assert none(None, None, "./my") == []
+    assert [(item.value, item.type) for item in file(None, None, "./my")] == [("./my", "file")]
+    assert [item.value for each in (none, file) for item in each(None, None, "tree,r")] == ["tree,ring"] * 2
+
+
+def commands_in(group, context):
+    for name in group.list_commands(context):
+        _, command, _ = group.resolve_command(context, [name])
+        yield from commands_in(command, context) if isinstance(command, click.Group) else [command]
+
+
+def test_files_are_completed_where_a_file_may_be_named():
+    """By the word for the value in the help: NAME|FILE, or a list of topologies."""
+    context, seen = click.Context(cli), {True: 0, False: 0}
+    for command in commands_in(cli, context):
+        for option in command.params:
+            if getattr(option, "_custom_shell_complete", None) is not None:
+                completed = option.shell_complete(context, "./my")
+                files = any(word in option.metavar for word in ("FILE", "TOPO"))
+                assert [item.type for item in completed] == ["file"] * files, (command.name, option.name)
+                seen[files] += 1
+    assert min(seen.values()) > 10
 
 
 def test_unexpected_error_is_one_message(collsim, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -353,3 +354,32 @@ def test_the_slowest_of_many_logs_are_explained():
 
     assert [log.worst for log in _slowest(logs(8))] == [2.0, 1.2, 0.9, 0.4]
     assert [log.worst for log in _slowest(logs(10**6))] == [2.0]  # of large machines fewer, one at least
+
+
+def test_a_cause_that_grows_is_looked_at_in_eighths():
+    """Of half the rate (twice the time), then a quarter: halfway to the first is the square root of two."""
+    changes = [SimpleNamespace(label=label, flags=f"--{label}") for label in ("half", "quarter")]
+    found = list(ranking._degrees(changes, [(np.array([2.0, 4.0]),), (np.array([4.0, 4.0]),)]))
+    assert len(found) == 2 * 8
+    for place, label, ratios in (
+        (3, "between none and half", [2**0.5, 2.0]),
+        (7, "half", [2.0, 4.0]),
+        (11, "between half and quarter", [2**1.5, 4.0]),
+        (15, "quarter", [4.0, 4.0]),
+    ):
+        assert found[place].label == label
+        assert found[place].ratios[0] == pytest.approx(ratios)
+    assert [each.flags for each in found] == ["--half"] * 8 + ["--quarter"] * 8
+    assert {each.penalty for each in found} == {2.0}
+
+
+def test_a_skew_is_added_to_every_call():
+    """From 5 us to 20 ms, each an eighth longer than the one before."""
+    subject = SimpleNamespace(noise=SimpleNamespace(healthy_s=np.array([1e-5, 1e-3])))
+    found = list(ranking._skewed([subject]))
+    added_s = [(each.ratios[0] - 1) * subject.noise.healthy_s for each in found]
+    assert added_s[0] == pytest.approx([5e-6, 5e-6])
+    assert added_s[-1] == pytest.approx([20e-3, 20e-3])
+    assert all(b[0] / a[0] == pytest.approx(9 / 8, rel=0.01) for a, b in pairwise(added_s))
+    assert found[0].flags == '--set cpu.start_skew="5 us"'
+    assert found[0].label == "5 us more for each call"

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from collsim import explain, simulate
-from collsim.core.errors import InputError
+from collsim.core.errors import Fault, InputError, ModelError
+from collsim.explanation import gathering
 from collsim.explanation.account import checked
 from collsim.explanation.bench import answered
 from collsim.explanation.changes import MOST_CHANNELS, _of_channels, changed_arguments, changes_of
@@ -15,6 +16,7 @@ from collsim.explanation.findings import KINDS
 from collsim.explanation.gathering import asked_of
 from collsim.explanation.removals import OVERLAP, REMOVALS
 from collsim.explanation.split import _loads, parts_of, split_of
+from collsim.report import render
 
 WIRES = {"bound", "algorithm", "imbalance", "contention", "pipeline fill"}
 SYSTEMS = {
@@ -246,3 +248,47 @@ def test_of_rows_of_one_size_the_fastest_is_explained():
     ]
     told = [{**row, "proto": "LL", "asked": "all"} for row in rows]
     assert asked_of({"topo": "hgx_h100"}, told, "all_reduce")["algo"] == "ring"
+
+
+def offered(**asked):
+    bench = answered(checked(asked))
+    return {change.title: change.arguments for change in changes_of(bench, asked, chosen_of(bench))}
+
+
+def test_what_ifs_ask_for_what_they_say():
+    """NVLink 4 has 25 GB/s a link, adapters of 400 Gb/s have 50 GB/s behind 63 GB/s of PCIe; twice that is asked."""
+    node = offered(topo="hgx_h100", op="all_reduce", size="1M", gpus_per_thread=8)
+    assert node["one GPU for each thread"] == {"gpus_per_thread": 1}
+    assert node["calls of a captured graph"] == {"launch": "graph"}
+    assert node["registered buffers"] == {"registered": True}
+    assert node["links in the node twice as fast"] == {"overrides": {"link.bandwidth": "50 GB/s"}}
+    assert not [title for title in node if "adapters" in title or "switch" in title or "PXN" in title]
+    asked = {"topo": "hgx_h100", "op": "all_to_all", "size": "1M", "nodes": 4, "fabric": "fat_tree"}
+    others = {"overrides": ["scale_out.oversubscription=2"], "fail": "nic:node1/5"}
+    cluster = offered(**asked, **others, environment={"NCCL_PXN_DISABLE": "1", "NCCL_COLLNET_ENABLE": "1"})
+    assert cluster["messages over GPUs of the rail (PXN on)"] == {"environment": {"NCCL_PXN_DISABLE": "0"}}
+    faster = {"nic.bandwidth": "100 GB/s", "scale_out.port_rate": "100 GB/s", "nic.bus_bandwidth": "126 GB/s"}
+    assert cluster["adapters and their network twice as fast"] == {"overrides": faster}
+    assert cluster["no oversubscription"] == {"overrides": {"scale_out.oversubscription": "1"}}
+    assert cluster["one switch for all nodes"] == {"fabric": "single_switch"}
+    assert cluster["nothing failed"] == {"fail": (), "degrade": ()}
+    assert not [title for title in cluster if "SHARP" in title or "thread" in title or "PXN off" in title]
+    plain = offered(**asked, launch="graph", registered=True)
+    assert plain["messages straight to their rail (PXN off)"] == {"environment": {"NCCL_PXN_DISABLE": "1"}}
+    assert plain["switches between the nodes add (SHARP)"] == {"environment": {"NCCL_COLLNET_ENABLE": "1"}}
+    never = {"no oversubscription", "nothing failed", "calls of a captured graph", "registered buffers"}
+    assert not never & {*plain}
+
+
+def test_a_run_without_an_explanation_says_why_in_a_note(tmp_path, monkeypatch):
+    """Of several reasons the first."""
+
+    def fails(run, *, what_ifs):
+        raise ModelError(Fault("too large"), Fault("too slow"))
+
+    file = tmp_path / "run.json"
+    file.write_text(render(simulate("mi300x_ubb8", "all_gather", "1M"), "json"))
+    monkeypatch.setattr(gathering, "explained", fails)
+    found = gathering.gather([file], lambda document, name: None)
+    assert found.notes == (f"{file}: all_gather is not explained: too large",)
+    assert found.explanations == ()

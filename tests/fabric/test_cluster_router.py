@@ -369,3 +369,10 @@ def test_cables_of_a_hashed_bundle_count_as_a_bundle(routing: str) -> None:
 def test_a_few_ranks_of_a_huge_machine() -> None:
     row = collsim.simulate("frontier", "all_reduce", "1M", ranks=16, algo="ring", profile="ideal").rows[0]
     assert row.time_s >= row.lower_bound_s > 0
+
+
+def test_switches_of_nodes_reduce_where_every_node_has_two_gpus():
+    """NVLS of nodes on InfiniBand: GPUs 0 to 7 are on the first node, 8 to 15 on the second."""
+    topology = load_topology("hgx_h100", {"scale_out.nodes": "2"})
+    for gpus, reduces in ((range(16), "NVLS"), ([0, 1, 8, 9], "NVLS"), ([0, 8], None), ([0, 1, 8], None)):
+        assert build_fabric(topology, gpus).node_in_network == reduces

@@ -177,3 +177,36 @@ def test_percentiles_of_one_to_a_hundred():
     assert _percentiles(values, np.ones(100)) == (50.0, 99.0)
     assert _percentiles(np.array([3.0, 1.0]), np.array([1.0, 9.0])) == (1.0, 3.0)  # 1 counts nine times
     assert _percentiles(np.array([]), np.array([])) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "head", "cells"),
+    [
+        ("time_lo_s", [1.5e-5, 0.25], "time lo (us)", ["15.00", "250,000.00"]),
+        ("begin_s", [0.5, 19.0], "begin (s)", ["0.50", "19.00"]),
+        ("busbw_Bps", [345.6e9, 1e6], "busbw (GB/s)", ["345.60", "0.00"]),
+        ("network_bytes", [12_340_000, 1e9], "network (MB)", ["12.34", "1,000.00"]),
+        ("tokens_per_s", [1234.5, 2.0], "tokens (1/s)", ["1,234.50", "2.00"]),
+        ("joules", [1234.7, 0.25], "joules", ["1,235", "0.25"]),
+        ("gpus", [1024, 8], "gpus", ["1,024", "8"]),
+        ("algo", ["ring", None], "algo", ["ring", ""]),
+    ],
+)
+def test_tables_of_pages_say_their_fields_in_the_unit_of_their_heading(key, values, head, cells):
+    from collsim.report.html.panels import plain_table
+
+    text = plain_table([{key: value, "left_out": 1} for value in values], [key, "not_there"])
+    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", text) == [head]
+    assert re.findall(r"<td[^>]*>(.*?)</td>", text) == cells
+
+
+def test_tables_of_pages_end_after_sixty_rows_and_ten_columns():
+    from collsim.report.html.panels import plain_table
+
+    rows = [{f"key{n}": n + 1 for n in range(12)} | {"list": [1], "right": True}] * 63
+    text = plain_table(rows)
+    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", text) == [f"key{n}" for n in range(10)]
+    assert text.count("<tr>") == 1 + 60
+    assert "3 more rows are in the file." in text
+    assert "more rows" not in plain_table(rows[:60])
+    assert "No rows." in plain_table([])

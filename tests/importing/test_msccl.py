@@ -98,6 +98,25 @@ def test_steps_that_receive_and_send_at_once_pass_pieces_on():
         schedule_of(program("allgather", 4, 4, chain), 2**20)
 
 
+@pytest.mark.parametrize(
+    ("proto", "size_bytes", "pieces"),
+    [("Simple", 2**20, 2), ("Simple", 2**18, 2), ("Simple", 2**17, 1), ("Simple", 2**14, 1), ("LL", 2**20, 8),
+     ("LL128", 2**19, 4), ("LL", 2**18, 2), ("LL", 2**17, 1)],
+)  # fmt: skip
+def test_chunks_are_cut_down_to_32_kib(proto, size_bytes, pieces):
+    """A ring of four GPUs whose chunks are a quarter of the size, of which each is sent three times."""
+
+    def ring(gpu):
+        steps = [("s", ("o", gpu), ("o", gpu))]
+        steps += [("rcs", ("o", (gpu - k) % 4), ("o", (gpu - k) % 4)) for k in (1, 2)]
+        return [((gpu + 1) % 4, (gpu - 1) % 4, [*steps, ("r", ("o", (gpu - 3) % 4), ("o", (gpu - 3) % 4))])]
+
+    schedule = schedule_of(program("allgather", 4, 4, ring, proto=proto), size_bytes)
+    assert find_faults(schedule) == []
+    assert schedule.n_transfers == 4 * 3 * pieces
+    assert set(schedule.chunks.size_bytes.tolist()) == {size_bytes // 4 // pieces}
+
+
 def test_two_gpus_that_wait_for_each_other_are_stuck():
     def blocks(gpu):
         other = 1 - gpu

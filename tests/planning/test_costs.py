@@ -6,9 +6,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import collsim
-from collsim.core.errors import InputError
-from collsim.prices import price_of
-from collsim.prices.prices import _table
+from collsim.core.errors import Faults, InputError
+from collsim.prices import cost_of, price_of
+from collsim.prices.prices import _table, with_own
 from collsim.report import schema
 
 ASKED = {"op": "all_to_all", "size": "1G", "profile": "ideal"}
@@ -138,3 +138,19 @@ def test_one_system_without_an_answer_is_partly(invoke):
     assert found.code == 4
     assert "hgx_b200, workload.ranks=x is refused" in found.err
     assert "refused" in found.out
+
+
+def test_a_price_of_nothing_is_nothing():
+    """GPUs that are there already: what is said of one system leaves the others as they are, and takes its capital."""
+    before, faults = {"mine": price_of("H100 SXM5"), "theirs": price_of("Instinct MI355X")}, Faults()
+    found = with_own(before, {"mine": 0}, {"theirs": "1000.5"}, faults)
+    assert not faults
+    assert (found["mine"].usd_per_hour.value, found["mine"].watts, found["mine"].capex_usd) == (
+        0,
+        before["mine"].watts,
+        None,
+    )
+    assert found["theirs"].watts.value == 1000.5
+    assert found["theirs"].usd_per_hour == before["theirs"].usd_per_hour
+    assert found["theirs"].capex_usd == before["theirs"].capex_usd
+    assert cost_of(found["mine"], 8, 3600.0, 1e12).usd == 0

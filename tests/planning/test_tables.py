@@ -64,6 +64,29 @@ def test_numbers_of_gpus_by_default():
     assert {(row["device"], row["kernel_source"]) for row in table.rows} == {("Instinct MI355X", "RCCL")}
 
 
+def test_a_file_of_a_cluster_keeps_its_nodes(tmp_path):
+    """Two nodes of eight by its own account, unless another number is asked for; of a table that names their number."""
+    file = tmp_path / "two.yaml"
+    file.write_text("schema: collsim.topology/1\nname: two\nextends: hgx_h100\nscale_out: {nodes: 2}\n")
+    asked = {"op": ["all_reduce"], "dtype": ["half"], "elements": [1 << 20]}
+    (row,) = collsim.planner_table(str(file), ranks=[16], **asked).rows
+    assert row["latency"] == pytest.approx(
+        collsim.simulate(str(file), "all_reduce", 2 << 20, dtype="half").time_s * 1e3
+    )
+    (more,) = collsim.planner_table(str(file), ranks=[32], nodes=[4], **asked).rows
+    four = collsim.simulate("hgx_h100", "all_reduce", 2 << 20, nodes=4, dtype="half")
+    assert more["latency"] == pytest.approx(four.time_s * 1e3)
+
+
+def test_counts_by_default_are_powers_of_two():
+    """Of tokens from 1 to 131072 (normal) and to 1024 (low latency), of elements from 256 to half a billion."""
+    from collsim.planning.tables import ELEMENTS, TOKENS
+
+    assert [*TOKENS["deepep"]] == [2**power for power in range(18)]
+    assert [*TOKENS["deepep_ll"]] == [2**power for power in range(11)]
+    assert [*ELEMENTS] == [2**power for power in range(8, 30)]
+
+
 def test_parquet_holds_the_same(invoke, tmp_path):
     import polars
 

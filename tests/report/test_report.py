@@ -6,6 +6,7 @@ import pytest
 
 from collsim.core.errors import InputError, UnknownNameError
 from collsim.report import FORMATS, SUFFIXES, check_writable, render, write_text
+from collsim.report.html.marks import time_words
 from collsim.report.nccl import time_text
 from collsim.simulation.result import Limit, LinkLoad, Result, Row
 
@@ -38,6 +39,15 @@ def result(*rows, skipped=(), algo=("auto",), doubtful=()):
 )  # fmt: skip
 def test_time_text(time_s, text):
     assert time_text(time_s) == text
+
+
+@pytest.mark.parametrize(
+    ("time_s", "text"),
+    [(2.5e-6, "2.500 us"), (9.994e-4, "999.4 us"), (1e-3, "1.000 ms"), (0.25, "250.0 ms"), (1.0, "1.000 s"),
+     (2.5, "2.500 s"), (4321.0, "4321. s")],
+)  # fmt: skip
+def test_times_as_people_say_them(time_s, text):
+    assert time_words(time_s) == text
 
 
 @pytest.mark.parametrize("form", FORMATS)

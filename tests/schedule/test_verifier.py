@@ -518,6 +518,18 @@ class TestExchange:
             in text
         )
 
+    def test_who_reads_between_the_two_sides_is_told_of_the_first(self):
+        """By its place in the order, as with every race: rank 1 sends on after the first side, before the second."""
+        chunks, rows = ChunksBuilder(), TransfersBuilder()
+        chunks.add([8], EVERY, EVERY)
+        rows.add(0, 1, [0], reduces=True)
+        rows.add(1, 2, [0], reduces=True)
+        rows.add(1, 0, [0], reduces=True)
+        text = words(Schedule("all_reduce", "by_hand", 3, 8, chunks.build(), (rows.build(),)))
+        assert "chunk 0 at rank 1 is read before it has arrived: 1 -> 2" in text
+        assert "without waiting for 0 -> 1" in text
+        assert "overwritten before it was read" not in text
+
 
 def test_many_faults_are_counted():
     rows = Rows(build("direct", "all_to_all", 8))

@@ -80,6 +80,13 @@ def test_the_same_seed_gives_the_same_answer():
     assert logs[0].served == logs[1].served
 
 
+def test_nothing_arrives_where_no_rate_is_said():
+    silent = Job("quiet", JOB.model, 8, JOB.gpus, attention=JOB.attention, experts=JOB.experts)
+    assert served(silent).served == []
+    told = (Request(1.0, 100, 50), Request(1.5, 100, 50))
+    assert len(served(replace(JOB, requests=told)).served) == 2  # those of a file alone, whatever the rate
+
+
 def test_arrivals_are_of_poisson():
     arrived = np.array([each.arrived_s for each in served(replace(JOB, rate=200.0)).served])
     gaps = np.diff(np.sort(arrived))
@@ -126,6 +133,14 @@ def test_a_failure_is_felt_while_it_lasts():
     assert during < 0.9 * before
     assert after == pytest.approx(before, rel=0.05)
     assert max(part.link_load for part in moments) > 3 * moments[4].link_load
+
+
+@pytest.mark.parametrize("duty", [0.05, 0.5, 2.0])
+def test_what_others_take_makes_dispatch_and_combine_longer_by_so_much(duty):
+    """One batch at a time waits for all of its communication, of which the step holds so large a part."""
+    steps = Steps(JOB, "hgx_h100", gpu_of("H100"), {})
+    alone, beside = (steps.of(4, 100, duty=share).time_s for share in (0.0, duty))
+    assert beside == pytest.approx(alone * (1 + duty * steps.of(4, 100).communication))
 
 
 def test_half_batches_that_take_turns_hide_what_they_exchange():

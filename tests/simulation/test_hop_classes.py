@@ -48,3 +48,11 @@ def test_sizes_of_an_exchange_do_not_depend_on_those_before(more):
     for size, row in zip(sizes, together, strict=True):
         alone = simulate(size=size, **asked).rows[0]
         assert (row.time_s, row.limits, row.tiers) == (alone.time_s, alone.limits, alone.tiers)
+
+
+def test_messages_that_a_channel_serves_at_once():
+    """Those of its own step: two in step 0 of channel 0, three in step 1, which is not step 0 of channel 1."""
+    from collsim.simulation.exchanges import _at_once
+
+    channel, step, count = (np.array(each) for each in ([0, 0, 0, 1, 1], [0, 0, 1, 0, 1], [1, 1, 3, 4, 5]))
+    assert _at_once(channel, step, count).tolist() == [2, 2, 3, 4, 5]

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import collsim
-from collsim.core.errors import InputError
+from collsim.core.errors import Fault, InputError, ModelError
+from collsim.prices import price_of
 from collsim.sweeps import workers
 from collsim.sweeps.answer import _moe, answered, lost
+from collsim.sweeps.grid import read_grid
 from collsim.sweeps.journal import Journal
 from collsim.sweeps.pareto import OBJECTIVES, pareto_front
 
@@ -290,3 +292,74 @@ def test_a_point_of_experts_is_limited_by_what_limits_the_longer_of_the_two():
     assert rows["dispatch"].time_s != rows["combine"].time_s
     assert answer["limited_by"] == max(rows.values(), key=lambda row: row.time_s).limited_by
     assert answer["time_s"] == sum(row.time_s for row in rows.values())
+
+
+def only_answer(base, kind="run"):
+    (found,) = read_grid({"kind": kind, "base": base})
+    record = answered(found)
+    assert record["error"] is None
+    return record["answer"]
+
+
+def test_dollars_and_energy_of_a_point_by_hand():
+    """GPUs of all groups, for as long as it takes; bytes that all of them move at their bus bandwidth."""
+    base = {"topo": "hgx_h100", "op": "all_reduce", "size": "64M", "groups": "tp=4,dp=2", "over": "tp"}
+    found, price = only_answer(base), price_of("H100 SXM5")
+    assert (found["gpus"], found["ranks"], found["groups"]) == (8, 4, 2)
+    hours = found["time_s"] / 3600
+    assert found["usd"] == pytest.approx(8 * price.usd_per_hour.value * hours)
+    moved_TB = 8 * found["busbw_Bps"] * found["time_s"] / 1e12
+    assert found["usd_per_TB"] == pytest.approx(found["usd"] / moved_TB)
+    assert found["joules_per_TB"] == pytest.approx(found["joules"] / moved_TB)
+
+
+def test_tokens_and_dollars_of_a_point_of_experts_by_hand():
+    """4096 tokens of each of 8 ranks, through all layers of the model: DeepSeek-V3 has 58 with experts."""
+    found = only_answer({"topo": "hgx_h100", "model": "deepseek-v3", "ep": 8, "tokens": 4096}, "moe")
+    assert found["tokens"] == 8 * 4096
+    assert found["time_s"] == pytest.approx(found["dispatch_time_s"] + found["combine_time_s"])
+    assert found["tokens_per_s"] == pytest.approx(8 * 4096 / (58 * found["time_s"]))
+    assert found["usd"] == pytest.approx(8 * price_of("H100 SXM5").usd_per_hour.value * found["time_s"] / 3600)
+    assert found["usd_per_million_tokens"] == pytest.approx(58 * found["usd"] / (8 * 4096) * 1e6)
+
+
+def test_tokens_and_dollars_of_a_point_of_a_step_by_hand():
+    workload = str(ROOT / "examples" / "training_step.yaml")
+    found = only_answer({"workload": workload, "topo": "hgx_h100"}, "timeline")
+    step = collsim.simulate_timeline(workload, topo="hgx_h100")
+    assert found["time_s"] == pytest.approx(step.step_time_s)
+    assert (found["communication_s"], found["compute_s"]) == pytest.approx((step.communication_s, step.compute_s))
+    assert found["exposed_s"] == pytest.approx(step.exposed_s)
+    hourly = price_of("H100 SXM5").usd_per_hour.value
+    assert found["usd"] == pytest.approx(found["gpus"] * hourly * found["time_s"] / 3600)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (InputError(Fault("too small", "size", "give more")), 2, "size: too small (give more)"),
+        (ModelError(Fault("no answer")), 3, "no answer"),
+        (MemoryError(), 3, "out of memory"),
+        (ZeroDivisionError("by nothing"), 1, "ZeroDivisionError: by nothing"),
+    ],
+)
+def test_exit_codes_of_points_are_those_of_commands(monkeypatch, error, code, told):
+    from collsim.sweeps.answer import ANSWERS
+
+    def fails(asked):
+        raise error
+
+    (point,) = read_grid({"base": {**SMALL["base"], "size": "1M"}})
+    monkeypatch.setitem(ANSWERS, "run", fails)
+    record = answered(point)
+    assert (record["status"], record["exit_code"], record["answer"]) == ("failed", code, {})
+    assert record["error"].startswith(told)
+    assert lost(point, "killed")["exit_code"] == 3
+
+
+def test_a_file_of_points_that_cannot_be_written_says_why(tmp_path):
+    with pytest.raises(InputError) as caught, Journal(str(tmp_path)):
+        pass
+    assert [(fault.what, fault.where) for fault in caught.value.faults] == [
+        ("cannot be written: Is a directory", str(tmp_path))
+    ]

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +22,7 @@ from collsim.timeline.reader import read_trace
 from collsim.timeline.replay import fair_shares, replay
 from collsim.timeline.simulate import simulate_timeline
 from collsim.timeline.steps import by_steps
-from collsim.timeline.trace import COLLECTIVE, Call
+from collsim.timeline.trace import COLLECTIVE, Call, HostEvent
 from collsim.timeline.what_if import WhatIf
 
 
@@ -75,6 +76,23 @@ def test_an_event_recorded_long_before_is_found_by_its_number(made, tmp_path):
     nodes = build(found, gpu_of("NVIDIA H200"), {}).nodes
     reduce = next(node for node in nodes if node.kind == COLLECTIVE)
     assert [nodes[j].name for j in reduce.after] == ["nvjet_a"]
+
+
+def test_numbers_of_events_say_when_they_were_recorded():
+    """Something was recorded at 1, 2 and 5 s; number 7 is the first, 5 is lower and so older, 8 is higher and newer."""
+    asked = [
+        (0.5, 3, math.nan, 0.5),  # nothing was recorded before
+        (3.0, 7, math.nan, 2.0),
+        (3.2, 5, math.nan, 1.0),
+        (4.0, 5, math.nan, 1.0),  # again, and nothing was recorded since
+        (5.5, 5, math.nan, 5.0),  # again, and something was
+        (6.0, 8, math.nan, 5.0),
+        (6.5, 9, 4.2, 4.2),  # the trace says it
+        (6.6, 9, math.nan, 4.2),
+    ]
+    waits = [HostEvent(time_s, time_s, 1, 7, event, told) for time_s, event, told, _ in asked]
+    trace = SimpleNamespace(records=[(1.0, 7), (2.0, 7), (5.0, 7)], waits=[HostEvent(0.1, 0.2, 1, -1, 1), *waits])
+    assert recorded_events(trace) == [(wait, at) for wait, (*_, at) in zip(waits, asked, strict=True)]
 
 
 def test_marks_say_what_a_step_is(made, tmp_path, ddp_trace):

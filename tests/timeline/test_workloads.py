@@ -168,6 +168,19 @@ def test_an_interleaved_pipeline_has_a_smaller_bubble(predictor, stages, batches
     assert run.span_s == pytest.approx((batches * chunks + stages - 1) * 3e-3, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("stages", "batches", "chunks", "forwards"),
+    [(4, 8, 2, [11, 9, 7, 5]), (2, 8, 4, [9, 7]), (2, 4, 2, [5, 3]), (4, 4, 3, [12, 12, 11, 9])],
+)
+def test_stages_of_an_interleaved_pipeline_warm_up(stages, batches, chunks, forwards):
+    """Two forward passes for each stage behind and one of all stages for each chunk but the last, at most all there are
+    (Megatron-LM, megatron/core/pipeline_parallel/schedules.py); one more before the first goes back."""
+    found = pipeline(stages=stages, batches=batches, forward_s=1e-3, backward_s=2e-3, activation_bytes=0, chunks=chunks)
+    turns = [[node.name for node in found.nodes if node.gpu == stage] for stage in range(stages)]
+    assert [names.index("backward") for names in turns] == forwards
+    assert {len(names) for names in turns} == {2 * batches * chunks}
+
+
 def test_an_interleaved_pipeline_sends_more(predictor):
     sizes = {"stages": 4, "batches": 8, "activation_bytes": 16 << 20}
     plain = pipeline(**sizes, forward_s=2e-3, backward_s=4e-3)

@@ -11,11 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from collsim.core.errors import Fault
 from collsim.simulation.request.fields import BY_NAME
-from collsim.simulation.request.values import shown
 
 __all__ = ["call_faults"]
 
@@ -45,7 +42,7 @@ KINDS: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
 def call_faults(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Fault]:
     """Return a fault for each argument that is missing, too many, given twice, or of a kind that cannot be right.
 
-    >>> def run(file: "str | Path", *, fast: "bool" = False) -> None: ...
+    >>> def run(file: str | Path, *, fast: bool = False) -> None: ...
     >>> for fault in call_faults(run, (5,), {"fast": "yes"}):
     ...     print(fault)
     file: 5 is not a path
@@ -75,12 +72,14 @@ def call_faults(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Map
 
 def _fault(name: str, value: Any, annotation: str) -> Fault | None:
     """Return what is wrong with the kind of a value, if anything."""
+    from collsim.simulation.request.values import shown  # it needs numpy, which a bare import must not
+
     if value is None and annotation.endswith("None"):
         return None
     if name in BY_NAME:
         return None
     if annotation == "bool":
-        wrong = not isinstance(value, bool | np.bool_)
+        wrong = type(value).__name__ not in ("bool", "bool_")
         return Fault(f"{name} {shown(value)} is not true or false", name, "pass True or False") if wrong else None
     if name in PATHS and "Path" in annotation:
         wrongs = [each for each in _entries(value, annotation) if not isinstance(each, str | os.PathLike)]

@@ -30,6 +30,7 @@ from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNa
 from collsim.core.progress import steps
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
 from collsim.simulation.request.prepare import Machine
+from collsim.simulation.request.values import read_items, read_whole
 from collsim.simulation.row import width_notes
 from collsim.topology import Topology
 
@@ -146,7 +147,7 @@ def gather(
     constants = faults.attempt(load_profile, profile, topology)
     paths = faults.attempt(checked_paths, logs) or []
     options = checked_options(told, faults)
-    gathered = Gathered(topology, constants, tuple(rank_list or ()))
+    gathered = Gathered(topology, constants, _gpus(rank_list, topology, faults))
     for path in dict.fromkeys(map(str, paths)):
         faults.attempt(gathered.add, path, options)
     faults.raise_any()
@@ -171,6 +172,19 @@ def on_nodes(topo: Any, machine: Machine, nodes: int | None) -> Topology:
 def named_topology(topo: Any, faults: Faults) -> Topology | None:
     """Return the topology; None, with its faults added, if there is none."""
     return faults.attempt(Machine().of, topo)
+
+
+def _gpus(rank_list: Any, topology: Topology | None, faults: Faults) -> tuple[int, ...]:
+    """Return the GPUs of a list of ranks; none if there is no list."""
+    if rank_list is None or topology is None:
+        return ()
+    last = (topology if topology.damage is None else topology.damage.healthy).n_gpus - 1
+    hint = f"{topology.name} has GPUs 0 to {last}"
+    entries = read_items(rank_list, "rank_list", hint, faults)
+    gpus = tuple(read_whole(entry, "rank_list", "GPU", f"write [0, 1, 2]; {hint}", faults) for entry in entries)
+    if beyond := [gpu for gpu in gpus if not 0 <= gpu <= last]:
+        faults.append(Fault(f"GPU {beyond[0]} is out of range", "rank_list", hint))
+    return gpus
 
 
 def checked_options(told: Mapping[str, Any], faults: Faults) -> dict[str, Any]:

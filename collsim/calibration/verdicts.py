@@ -6,6 +6,7 @@ knowing how a prediction is made.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from collsim.calibration.cases import MeasuredCase, Skipped
 from collsim.calibration.logs.log_types import Dropped
 from collsim.calibration.logs.printed_rows import Choice
+from collsim.core.errors import Fault, InputError
 from collsim.core.old_names import old_name
 from collsim.core.operations import operation
 from collsim.core.tabular import Tabular
@@ -321,7 +323,15 @@ class Validation(Tabular):
         return sum(not row.flags and row.verdict != "inside" for row in self.rows)
 
     def below(self, least_Bps: float) -> list[tuple[CheckedLog, float]]:
-        """Return the logs whose best row has less bus bandwidth than *least_Bps*, with what it has, in bytes/s."""
+        """Return the logs whose best row has less bus bandwidth than *least_Bps*, with what it has, in bytes/s.
+
+        Raises
+        ------
+        InputError
+            *least_Bps* is not a number of bytes/s above 0.
+        """
+        if isinstance(least_Bps, bool) or not isinstance(least_Bps, int | float) or not 0 < least_Bps < math.inf:
+            raise InputError(Fault(f"{least_Bps!r} is no rate", "least_Bps", "give bytes/s, such as 350e9"))
         best = [(log, max(row.measured_busbw_Bps for row in log.rows)) for log in self.logs if log.rows]
         return [(log, best_Bps) for log, best_Bps in best if best_Bps < least_Bps]
 

@@ -212,6 +212,8 @@ def _refuse_usage(error: click.ClickException) -> NoReturn:
             near = _as_setting(error.option_name, flags) or near
             what = f'no such flag "{error.option_name}"'
             hint = f'did you mean "{near}"? {hint}' if near else hint
+        elif type(error) is click.exceptions.BadOptionUsage:
+            what, where, hint = "there is no value behind it", error.option_name, "--help says what it takes"
         elif type(error) is click.BadParameter and isinstance(error.param, click.Option) and context is not None:
             from collsim.cli.run import place_of
 

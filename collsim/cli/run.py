@@ -92,6 +92,18 @@ def run(
       collsim run --topo hgx_h100 --op all_reduce --split "MOD 4"
       collsim run --config run.json --ranks 4
 
+    \b
+    What planners ask:
+      tensor, pipeline, data parallel  --nodes 4 --groups tp=8,pp=2,dp=2 --over dp
+      half the rails                   --nodes 4 --set nic.shared_by=2
+      two adapters for each GPU        --nodes 4 --set nic.per_gpu=2
+      800 Gb/s instead of 400          --nodes 4 --set nic.bandwidth="800 Gb/s"
+      leaf switches 2:1                --nodes 16 --fabric fat_tree --set scale_out.oversubscription=2
+      a broken link                    --fail link:gpu0-gpu1
+      a machine of my own              --topo my_node.yaml, as collsim topo --help has it
+      a torus, a NetworkX graph        in Python: collsim.simulate(graph, "all_reduce")
+      experts over 64 GPUs             collsim moe --ep 64
+
     A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.core.progress import interrupted

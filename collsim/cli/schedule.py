@@ -113,8 +113,9 @@ def schedule_export(context: click.Context, /, *, output: str, **flags: Any) -> 
 
         text = faults.attempt(schedule_xml, built)
         faults.raise_any()
-        write(text or "", output)
-        for told in unstated(built):
+        assert text is not None
+        write(text, output)
+        for told in unstated(built, text):
             click.echo(f"warning: {told}", err=True)
     elif output == "-":
         write(as_text(built), None)

@@ -62,7 +62,9 @@ def serve(
     number = None if seed is None else faults.attempt(lambda: texts.read_number(seed, "seed"))
     faults.raise_any()
     with patience(quiet):
-        found = simulate_serving(file, topo=topo, overrides=changes, seed=number)
+        found = faults.attempt(lambda: simulate_serving(file, topo=topo, overrides=changes, seed=number))
+    faults.raise_any()
+    assert found is not None
     if not quiet:
         for note in found.notes:
             click.echo(f"warning: {note}", err=True)

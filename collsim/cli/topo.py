@@ -29,10 +29,19 @@ def topo() -> None:
       collsim topo check my_cluster.yaml
       collsim topo import topo_m.txt -o my_node.yaml
 
-    A machine of your own is a file: "schema: collsim.topology/1", "extends: NAME" of a system like it, and what
-    differs in sections, by the paths that `topo show` lists. "changes:" adds or changes single links: "- {a: gpu0,
-    b: gpu1, bandwidth: 300 GB/s, latency: 250 ns}". `topo show NAME --format yaml` writes out every node and link,
-    for what is like none of them. In Python a NetworkX graph will do, such as a torus. More: docs/topologies.md.
+    A machine of your own is a file that extends a system like it, and says what differs by the paths that `topo
+    show` lists; "changes" are of single links. Then collsim run --topo my_node.yaml takes it:
+
+    \b
+      schema: collsim.topology/1
+      extends: pcie_gen5_8gpu
+      gpu: {count: 4}
+      nic: {shared_by: 2, bandwidth: 200 Gb/s}
+      changes:
+        - {a: gpu0, b: gpu1, bandwidth: 300 GB/s, latency: 250 ns}
+
+    `topo show NAME --format yaml` writes out every node and link, for what is like none of them. In Python a
+    NetworkX graph will do: nx.grid_graph([4, 4, 4], periodic=True) is a torus. More: docs/topologies.md.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 

@@ -62,7 +62,8 @@ def tune(
     NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE=tuner.csv.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.core.units import parse_fraction
-    from collsim.planning import tune as tuned
+    from collsim.planning.tuner import check_tuning
+    from collsim.planning.tuner import tune as tuned
     from collsim.report.tuning import TUNING_FORMATS, render_tuning
 
     faults = Faults(lambda where: place_of(context, where, None))
@@ -72,6 +73,9 @@ def tune(
     asked = requested(without_rivals(context, whole), None, faults)
     request = {name: value for name, value in asked.items() if name in flags}
     share = None if band is None else faults.attempt(parse_fraction, band, "band", allow_zero=True)
+    if faults:  # what else is wrong, without an hour of simulation before it is told
+        faults.attempt(lambda: check_tuning(**request, band=share))
+    faults.raise_any()
     with patience(quiet):
         found = faults.attempt(lambda: tuned(**request, band=share, search_channels=not no_channels))
     faults.raise_any()

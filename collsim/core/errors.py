@@ -7,7 +7,7 @@
     │   ├── UnitError                   2      a number with a missing, ambiguous or unknown unit
     │   ├── UnknownNameError            2      no such topology, operation, algorithm, ...
     │   ├── SpecError                   2      faults of a topology, profile, schedule or matrix file
-    │   ├── ArgumentError               2      an argument that a function does not have; a TypeError as well
+    │   ├── ArgumentError               2      an argument unknown, missing or of a wrong kind; a TypeError as well
     │   └── UnsupportedError            2      a valid request that this version cannot carry out
     ├── ModelError                      3      the model has no answer
     │   ├── NoRouteError                3      ranks that cannot reach each other
@@ -103,7 +103,7 @@ class UnknownNameError(InputError):
 
 
 class ArgumentError(InputError, TypeError):
-    """An argument that a function does not have."""
+    """An argument that a function does not have, that is missing, or of a kind that cannot be right."""
 
 
 class SpecError(InputError):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, overload
 
 from collsim.core.atomic_files import write_text
+from collsim.core.errors import Fault, InputError, UnknownNameError
 
 __all__ = ["Field", "Tabular", "csv_text", "json_text", "plain"]
 
@@ -22,6 +23,7 @@ FLAT_LIST = re.compile(r"\[\n *([^\[\]{}]+?)\n *\]")
 BREAK = re.compile(r"\n *")
 MOST_LINES, MOST_WIDE = 20, 160
 """Of what Python shows of a result."""
+BACKENDS = ("polars", "pandas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Tabular(ABC):
 
         Raises
         ------
-        ValueError
+        InputError
             Another backend.
         ImportError
             The library is not installed; ``pip install 'collsim[frames]'`` brings polars.
@@ -153,6 +155,8 @@ def _kept(text: str, path: str | os.PathLike[str] | None) -> str | None:
     """Return *text*, or write it to *path*."""
     if path is None:
         return text
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(Fault(f"{path!r} is not a path", "path", "pass the path of a file, or nothing for the text"))
     write_text(text, os.fspath(path))
     return None
 
@@ -203,8 +207,8 @@ def plain(value: Any) -> Any:
 
 
 def _frame(records: Sequence[Mapping[str, Any]], backend: str) -> Any:
-    if backend not in ("polars", "pandas"):
-        raise ValueError(f"backend is {backend!r}; choose 'polars' or 'pandas'")
+    if backend not in BACKENDS:
+        raise UnknownNameError("library of data frames", str(backend), BACKENDS, "backend")
     try:
         library = importlib.import_module(backend)
     except ImportError:

@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 MAX_SIZE_BYTES = 2**63 - 1
+MAY_BE_SI = 10**6
+"""A rate without a unit from here on is meant in bytes per second: no link has so many GB/s."""
 MIN_RATE_BPS, MAX_RATE_BPS = 1.0, 1e18
 """Rates of a link outside 1 B/s to 1 EB/s are slips of the pen, and sums of larger ones overflow."""
 MAX_TIME_S = 1e6
@@ -115,7 +117,8 @@ def parse_bandwidth_Bps(text: str, where: str = "") -> float:
     """
     number, unit = _split(text, "rate", where, _NOT_A_RATE_HINT)
     if not unit:
-        shown, bits = _plain(abs(number)), _plain(abs(number) * 8)
+        number = abs(number) / 10**9 if abs(number) >= MAY_BE_SI else abs(number)
+        shown, bits = _plain(number), _plain(number * 8)
         hint = f'write "{shown} GB/s" (1e9 bytes/s), "{shown} GiB/s" or "{bits} Gb/s"'
         _refuse(f"{_quote(text)} has no unit", where, hint)
     match = _RATE_UNIT.fullmatch(unit)

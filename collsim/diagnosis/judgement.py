@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collsim.calibration.arguments import checked_paths
+from collsim.calibration.arguments import checked_margin, checked_paths
 from collsim.calibration.health import MARGIN
 from collsim.calibration.validate import Gathered, compare, gather
-from collsim.core.errors import Faults, UnknownNameError
+from collsim.core.errors import Fault, Faults, InputError, UnknownNameError
 from collsim.diagnosis.causes import Cause, all_causes, changes_of, meets
 from collsim.diagnosis.curves import Bench
 from collsim.diagnosis.evidence import (
@@ -97,7 +97,7 @@ def diagnose(
     ('faulty', 'healthy')
     """
     faults = Faults()
-    chosen = faults.attempt(chosen_causes, causes)
+    chosen, share = faults.attempt(chosen_causes, causes), faults.attempt(checked_margin, margin)
     machine = Machine(overrides, fail, degrade)
     told = {"op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment}
     gathered = faults.attempt(
@@ -106,7 +106,8 @@ def diagnose(
     faults.raise_any()
     assert gathered is not None
     assert chosen is not None
-    return diagnosed(gathered, topo, machine, chosen, margin)
+    assert share is not None
+    return diagnosed(gathered, topo, machine, chosen, share)
 
 
 def gathered_on(
@@ -132,6 +133,11 @@ def gathered_on(
 def chosen_causes(names: Sequence[str] | None) -> tuple[Cause, ...]:
     """Return the causes of some names."""
     causes = {cause.name: cause for cause in all_causes()}
+    if isinstance(names, str):
+        names = names.split(",")
+    if names is not None and (not isinstance(names, Iterable) or not (names := list(names))):
+        what = "no cause is named" if names == [] else f"{names!r} is no list of causes"
+        raise InputError(Fault(what, "causes", f"leave it out for all; known: {', '.join(causes)}"))
     for name in names or ():
         if name not in causes:
             raise UnknownNameError("cause", str(name), causes, "causes")

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from collsim.core.errors import Fault, UnsupportedError, VerificationError
 from collsim.importing.msccl import OPERATIONS, read_msccl
 from collsim.importing.msccl_schedules import schedule_of
@@ -153,11 +155,21 @@ def schedule_xml(schedule: Schedule) -> str:
     return text
 
 
-def unstated(schedule: Schedule) -> list[str]:
-    """Return what a schedule has that its algorithm of MSCCL does not state: channels that share a transfer."""
-    lanes = int(schedule.materialise().lanes.max(initial=1))
-    what = f"{lanes} channels share each transfer of {schedule.algo}, and a thread block of MSCCL is on one channel"
-    return [f"{what}: run from the XML it takes longer where a channel limits"] if lanes > 1 else []
+def unstated(schedule: Schedule, text: str) -> list[str]:
+    """Return what a schedule has that its algorithm of MSCCL, *text*, does not state.
+
+    That is channels that share a transfer, and transfers of chunks that do not lie side by side.
+    """
+    transfers = schedule.materialise()
+    lanes, sends = int(transfers.lanes.max(initial=1)), int(np.count_nonzero(np.diff(transfers.chunk_ptr)))
+    steps, told = text.count('type="s"'), []
+    if lanes > 1:
+        what = f"{lanes} channels share each transfer of {schedule.algo}, and a thread block of MSCCL is on one channel"
+        told.append(f"{what}: run from the XML it takes longer where a channel limits")
+    if steps > sends:
+        what = f"{sends} transfers of {schedule.algo} are {steps} sends of MSCCL, of chunks that lie side by side"
+        told.append(f"{what}: run from the XML it takes longer where messages limit")
+    return told
 
 
 def _refuse(schedule: Schedule, transfers: Transfers) -> None:

@@ -101,7 +101,6 @@ class _Transfer:
     chunks: tuple[int, ...]
     deps: set[int]
     channel: int
-    step: int
     reads_input: bool
     reduces: bool = False
     late: set[int] = field(default_factory=set)
@@ -192,7 +191,7 @@ class _Machine:
         if step.kind in ("re", "cpy"):
             self._local(step, rank, cells)
         if step.kind in SENDS and cells:
-            before = frozenset((self._send(block, number, cells, before),))
+            before = frozenset((self._send(block, cells, before),))
         self.done[rank, block.number, number] = before
         return True
 
@@ -254,11 +253,11 @@ class _Machine:
                 self._fault(step, f"GPU {rank} adds to {target[0]}[{target[1]}], where nothing is", "copy first")
             self.memory[rank][place] = self._sum(step, cell, there) if step.kind == "re" and there else cell
 
-    def _send(self, block: Block, number: int, cells: tuple[_Cell, ...], before: frozenset[int]) -> int:
+    def _send(self, block: Block, cells: tuple[_Cell, ...], before: frozenset[int]) -> int:
         """Send cells and return the number of the transfer."""
         raw = all(cell.origin == START for cell in cells)
         chunks = tuple(cell.chunk for cell in cells)
-        self.transfers.append(_Transfer(block.rank, block.send, chunks, {*before}, block.channel, number, raw))
+        self.transfers.append(_Transfer(block.rank, block.send, chunks, {*before}, block.channel, raw))
         self.queues[block.rank, block.send, block.channel].append((len(self.transfers) - 1, cells))
         return len(self.transfers) - 1
 
@@ -363,14 +362,14 @@ def _scheduled(program: Program, machine: _Machine, size_bytes: int) -> Schedule
 def _built(program: Program, transfers: list[_Transfer], deps: list[set[int]], size_bytes: int) -> Schedule:
     """Return the schedule of transfers that wait for *deps*."""
     rows = TransfersBuilder()
-    for transfer, waits in zip(transfers, deps, strict=True):
+    for transfer, waits, round_of in zip(transfers, deps, _rounds(deps), strict=True):
         rows.add(
             transfer.src,
             transfer.dst,
             list(dict.fromkeys(transfer.chunks)),
             waits,
             channel=transfer.channel,
-            step=transfer.step,
+            step=round_of,
             reduces=transfer.reduces,
             reads_input=transfer.reads_input,
         )
@@ -381,19 +380,31 @@ def _built(program: Program, transfers: list[_Transfer], deps: list[set[int]], s
 
 def _is_acyclic(deps: list[set[int]]) -> bool:
     """Return True if no transfer waits for itself by way of others; *deps* is for whom each waits."""
-    waiting = [len(each) for each in deps]
+    return -1 not in _rounds(deps)
+
+
+def _rounds(deps: list[set[int]]) -> list[int]:
+    """Return in which round each transfer is: how many others, one after the other, it waits for; -1 in a circle.
+
+    Transfers of one round are at work at once, whatever the numbers of their steps in blocks of their own.
+
+    >>> _rounds([set(), {0}, {0, 1}, {4}, {3}])
+    [0, 1, 2, -1, -1]
+    """
+    waiting, rounds = [len(each) for each in deps], [0] * len(deps)
     after = defaultdict[int, list[int]](list)
     for number, each in enumerate(deps):
         for dep in each:
             after[dep].append(number)
-    ready, seen = [number for number, count in enumerate(waiting) if not count], 0
+    ready = [number for number, count in enumerate(waiting) if not count]
     while ready:
-        seen += 1
-        for number in after[ready.pop()]:
+        done = ready.pop()
+        for number in after[done]:
             waiting[number] -= 1
+            rounds[number] = max(rounds[number], rounds[done] + 1)
             if not waiting[number]:
                 ready.append(number)
-    return seen == len(deps)
+    return [-1 if left else number for left, number in zip(waiting, rounds, strict=True)]
 
 
 def _chunks(program: Program, size_bytes: int) -> ChunksBuilder:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Unpack
 
-from collsim.core.errors import Faults, ModelError
+from collsim.core.errors import Fault, Faults, ModelError
 from collsim.moe.arguments import Arguments
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.models import Model
@@ -99,6 +99,8 @@ def prepare(topos: Sequence[Any], *, ep: int | Sequence[int] | None, machine: Ma
     """
     faults = Faults()
     found: Cases = {}
+    if not (topos := list(topos)):
+        faults.append(Fault("no system is named", "topos", "name two or more, such as hgx_h100 and gb200_nvl72"))
     for place, entry in enumerate(topos):
         name, changes = named_system(entry)
         here, own = machine.also(changes), Faults()

@@ -130,7 +130,7 @@ def _count_faults(counts: NDArray[Any], model: Model) -> list[Fault]:
     shapes = f"({model.experts},) for tokens of each expert, or (tokens, {model.top_k}) for the experts of each token"
     if counts.dtype.kind in "iu" and counts.size and (counts.max() > MOST_COUNT or counts.min() < -MOST_COUNT):
         return [Fault(f"{counts.max()} is too large", "counts", f"give numbers up to {MOST_COUNT}")]
-    if counts.dtype.kind not in "iu":
+    if counts.size and counts.dtype.kind not in "iu":
         return [Fault(f"entries are {counts.dtype}, not whole numbers", "counts", f"give integers of shape {shapes}")]
     if counts.shape != (model.experts,) and (counts.ndim != 2 or counts.shape[1] != model.top_k or not len(counts)):
         return [Fault(f"the shape is {counts.shape}", "counts", f"give {shapes}")]

@@ -138,7 +138,7 @@ class Kernel:
         far += [f"{n} tokens a rank" for n in ends if not few / NEAR <= n <= many * NEAR]
         if not far:
             return None
-        known = f"{least} to {most} ranks with {few if few == many else f'{few} to {many}'} tokens each"
+        known = f"{_span(least, most)} ranks with {_span(few, many)} tokens each"
         return f"kernels {self.name} were measured on {known} in mode {mode}: {', '.join(far)} are an extrapolation"
 
     def _tokens(self, mode: str) -> tuple[int, int]:
@@ -175,7 +175,7 @@ class Kernel:
         if mode in self.extent:
             least, most = self.extent[mode]["ranks"]
             if not least <= ranks <= most:
-                return WIDEST, f"rows of kernels {self.name} in mode {mode} have {least} to {most} ranks"
+                return WIDEST, f"rows of kernels {self.name} in mode {mode} have {_span(least, most)} ranks"
         if self.near(mode, gpu, ranks, tokens):
             return self.width[mode], ""
         return min(self.width[mode] ** 2, WIDEST), "another GPU, or other tokens, than measured"
@@ -186,6 +186,15 @@ def _entries() -> dict[str, dict[str, Any]]:
     import yaml
 
     return dict(yaml.safe_load(FILE.read_text(encoding="utf-8"))["kernels"])
+
+
+def _span(least: int, most: int) -> str:
+    """Return a range of numbers, or the number that it is.
+
+    >>> _span(8, 16), _span(4, 4)
+    ('8 to 16', '4')
+    """
+    return f"{least}" if least == most else f"{least} to {most}"
 
 
 def kernel_names() -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from collsim._version import __version__
 from collsim.core.atomic_files import replacing
@@ -121,6 +121,18 @@ class PreparedTable(NamedTuple):
     parts: Parts
 
 
+class OfMachine(TypedDict, total=False):
+    """What `planner_table` takes of the machine beside its nodes, as `collsim.simulate` does."""
+
+    gpus_per_node: int | None
+    racks: int | None
+    fabric: str | None
+    network: str | None
+    overrides: Mapping[str, str] | Sequence[str] | None
+    fail: str | Sequence[str] | None
+    degrade: Mapping[str, str | float] | Sequence[str] | None
+
+
 def planner_table(
     topo: Any,
     kind: str = "nccl",
@@ -135,7 +147,7 @@ def planner_table(
     nodes: Sequence[int] = (1,),
     profile: str = "auto",
     library: str | None = None,
-    **machine: Any,
+    **machine: Unpack[OfMachine],
 ) -> PlannerTable:
     """Predict a table of measurements for a serving planner.
 
@@ -199,7 +211,7 @@ def prepare_table(
     lists = {name: _once(values) for name, values in lists.items()}
     faults = Faults()
     if kind not in KINDS:
-        faults.attempt(_unknown, kind)
+        faults.attempt(_unknown, str(kind))
     for name in ELSEWHERE["nccl" if kind == "nccl" else "deepep"] if kind in KINDS else ():
         if lists.get(name) or (name == "library" and library):
             faults.append(Fault(f"a table of kind {kind} has none", name, "leave it out, or ask for another kind"))

@@ -18,7 +18,7 @@ from collsim.simulation.request.prepare import prepare
 from collsim.simulation.result import Result, Row
 from collsim.simulation.simulate import simulate
 
-__all__ = ["tune"]
+__all__ = ["check_tuning", "tune"]
 
 PROTOCOLS = ("LL", "LL128", "Simple")
 WORDS = {"nvls_tree": "NVLSTree", "collnet_direct": "CollnetDirect", "collnet_chain": "CollnetChain", "pat": "PAT"}
@@ -38,12 +38,14 @@ ASSUMED, MOST_ASSUMED = "assumed", 0.5
 """Status of constants that no log fixed, and how much of the time beside that of wires may follow them (chosen)."""
 HOST_GPUS = 16
 """The most GPUs of a host; a larger domain is a rack of hosts, whose number the plugin is not asked to match."""
+OPS = ("all_reduce", "all_gather", "reduce_scatter")
+"""What is tuned by default."""
 Place = tuple[str, int, int]
 
 
 def tune(
     topo: Any,
-    op: str | Sequence[str] = ("all_reduce", "all_gather", "reduce_scatter"),
+    op: str | Sequence[str] = OPS,
     size: int | str | Sequence[int | str] | None = None,
     *,
     band: float | None = None,
@@ -77,7 +79,7 @@ def tune(
     >>> [(row.library.label, row.best.label) for row in tuning]
     [('ring/LL', 'ring/LL'), ('nvls/Simple', 'nvls/Simple')]
     """
-    _check(topo, op, size, band, asked)
+    check_tuning(topo, op, size, band=band, **asked)
     environment = dict(asked.get("environment") or {})
     usual = simulate(topo, op, size, **asked)
     library = usual.profile["library"]
@@ -103,11 +105,11 @@ def tune(
     )
 
 
-def _check(topo: Any, op: str | Sequence[str], size: Any, band: Any, asked: Mapping[str, Any]) -> None:
+def check_tuning(topo: Any, op: str | Sequence[str] = OPS, size: Any = None, *, band: Any = None, **asked: Any) -> None:
     """Raise all that is wrong: with what only `tune` asks, and with what `simulate` would say."""
     faults = Faults()
-    for name in op.split(",") if isinstance(op, str) else op:
-        known = faults.attempt(operation, name.strip(), where="op")
+    for name in op.split(",") if isinstance(op, str) else op if isinstance(op, list | tuple) else ():
+        known = faults.attempt(operation, name.strip(), where="op") if isinstance(name, str) else None
         if known is not None and known.name not in COLLECTIVES:
             hint = f"{did_you_mean(known.name, list(COLLECTIVES))}it knows {', '.join(COLLECTIVES)}"
             faults.append(Fault(f"the tuner plugin knows no {known.name}", "op", hint))

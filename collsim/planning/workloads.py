@@ -140,7 +140,7 @@ def _check_arguments(kind: str, asked: Mapping[str, Any], faults: Faults) -> Non
 def _systems(topos: Sequence[str], faults: Faults) -> dict[str, tuple[str, list[str], Any]]:
     """Return name, changes and machine of each system by its label."""
     found: dict[str, tuple[str, list[str], Any]] = {}
-    if len(topos) < 2:
+    if len(topos := list(topos)) < 2:
         faults.append(Fault("fewer than two systems", "topos", "name two or more, such as mi355x_ubb8 hgx_b200"))
     for entry in topos:
         name, changes = named_system(entry)

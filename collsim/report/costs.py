@@ -93,7 +93,8 @@ def decides(comparison: Comparison, row: ComparedRow) -> str:
     labels = [system.label for system in comparison.systems]
     runs = [(label, run, cost) for label, run, cost in zip(labels, row.runs, comparison.costs(row), strict=True) if run]
     fast = min(runs, key=lambda each: each[1].time_s)
-    told = [f"{fast[0]} is fastest, limited by {fast[1].limited_by}"]
+    unmeasured = fast[1].time_lo_s is None and any(run.time_lo_s is not None for _, run, _ in runs)
+    told = [f"{fast[0]} is fastest{' (unmeasured)' * unmeasured}, limited by {fast[1].limited_by}"]
     for name, run, _ in runs:
         longer = run.time_s / fast[1].time_s
         if name != fast[0]:

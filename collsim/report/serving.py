@@ -80,6 +80,7 @@ def _table(found: ServingResult, screen: Screen) -> str:
     shown = fitting(whole, screen if screen.width is None else replace(screen, width=screen.width - 2), DROP)
     lost = not_shown(whole, shown, "a file or a pipe has all")
     lines = [*comments(head), "#", *sheet(shown, found.jobs), *comments(lost)]
+    lines += comments([f"{job.name}: limited by {job.limited_by}" for job in found.jobs])
     for job in found.jobs:
         if job.alone_tokens_per_s and job.alone_token_median_s:
             told = (

@@ -31,7 +31,7 @@ __all__ = ["SCHEMA", "as_text", "load", "read_schedule_file", "save"]
 
 SCHEMA = "collsim.schedule/1"
 MAX_FILE_BYTES = 2**30
-A_FILE_IS = "a schedule file is JSON, or JSON packed by gzip"
+A_FILE_IS = "check the path; a schedule file is JSON, or JSON packed by gzip"
 """Longest text of a schedule, unpacked."""
 MOST_PACKED = 200
 """Highest ratio of a text to its packed file, beyond `FREE_BYTES`; schedules come to some tens."""

@@ -62,8 +62,7 @@ def simulate_serving(
     >>> job.name, job.tokens_per_s < job.capacity_tokens_per_s
     ('chat', True)
     """
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise InputError(Fault(f"{seed!r} is no whole number of 0 or more", "seed", "give 0 or more"))
+    _check_kinds(topo, overrides, seed)
     serving = file if isinstance(file, Serving) else read_serving(file)
     serving = replace(
         serving,
@@ -83,6 +82,18 @@ def simulate_serving(
     except InputError as error:
         kind = SpecError if isinstance(error, SpecError) else InputError
         raise kind(*(replace(fault, where=place(fault.where)) for fault in error.faults)) from None
+
+
+def _check_kinds(topo: Any, overrides: Any, seed: Any) -> None:
+    """Raise all arguments that are of a wrong kind."""
+    faults = Faults()
+    if topo is not None and not isinstance(topo, str):
+        faults.append(Fault(f"{topo!r} is no name of a topology", "topo", "pass a name, or the name of a YAML file"))
+    if overrides is not None and not isinstance(overrides, Mapping):
+        faults.append(Fault(f"{overrides!r} is no mapping", "overrides", 'pass {"link.bandwidth": "80 GB/s"}'))
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        faults.append(Fault(f"{seed!r} is no whole number of 0 or more", "seed", "give 0 or more"))
+    faults.raise_any()
 
 
 class _Study:

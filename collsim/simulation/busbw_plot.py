@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from collsim.core.errors import Fault, InputError
 from collsim.core.operations import operation
 from collsim.core.units import format_size
+from collsim.simulation.request.values import shown
 from collsim.simulation.row import Row
 
 __all__ = ["Curve", "curves_of", "draw", "points_of"]
@@ -68,7 +70,11 @@ def points_of(measured: Any) -> list[tuple[int, float]]:
         return []
     if isinstance(measured, Mapping):
         return sorted(measured.items())
-    return [(row.case.size_bytes, row.measured_busbw_Bps) for row in measured]
+    rows = list(measured) if isinstance(measured, Iterable) else []
+    if not rows or not all(hasattr(row, "measured_busbw_Bps") for row in rows):
+        hint = "pass what collsim.validate returns, or {67108864: 290e9}"
+        raise InputError(Fault(f"{shown(measured)} has no measured rows", "measured", hint))
+    return [(row.case.size_bytes, row.measured_busbw_Bps) for row in rows]
 
 
 def draw(curves: Sequence[Curve], points: Sequence[tuple[int, float]], title: str, ax: Any = None) -> Any:
@@ -78,11 +84,15 @@ def draw(curves: Sequence[Curve], points: Sequence[tuple[int, float]], title: st
     ------
     ImportError
         matplotlib is not installed.
+    InputError
+        *ax* is no axes.
     """
     try:
         from matplotlib import pyplot
     except ImportError:
         raise ImportError("matplotlib is not installed: pip install 'collsim[plot]'") from None
+    if ax is not None and not hasattr(ax, "plot"):
+        raise InputError(Fault(f"{shown(ax)} is no axes", "ax", "pass axes of matplotlib, or nothing for a new figure"))
     if ax is None:
         _, ax = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
     for place, curve in enumerate(curves):

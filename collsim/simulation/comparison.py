@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from collsim.core.errors import Fault, InputError
 from collsim.core.tabular import Tabular
 from collsim.prices import Cost, Price, cost_of
+from collsim.simulation.request.values import shown
 from collsim.simulation.result import Row, asked_of
 
 __all__ = ["VERDICTS", "ComparedRefusal", "ComparedRow", "ComparedSystem", "Comparison", "named_system"]
@@ -151,7 +153,15 @@ class Comparison(Tabular):
         return any(system.price is not None for system in self.systems)
 
     def costs(self, row: ComparedRow) -> tuple[Cost | None, ...]:
-        """Return the costs of a row on each system, for all GPUs that take part; None without a price or an answer."""
+        """Return the costs of a row on each system, for all GPUs that take part; None without a price or an answer.
+
+        Raises
+        ------
+        InputError
+            *row* is none of this comparison.
+        """
+        if not isinstance(row, ComparedRow) or len(row.runs) != len(self.systems):
+            raise InputError(Fault(f"{shown(row)} is no row of this comparison", "row", "pass one of its rows"))
         pairs = zip(self.systems, row.runs, strict=True)
         return tuple(None if run is None or system.price is None else _cost(system.price, run) for system, run in pairs)
 

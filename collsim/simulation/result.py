@@ -121,6 +121,8 @@ class Result(Tabular):
         ------
         ImportError
             matplotlib is not installed; ``pip install 'collsim[plot]'`` brings it.
+        InputError
+            *ax* is no axes, or *measured* holds no measured rows.
         """
         from collsim.simulation.busbw_plot import curves_of, draw, points_of
 

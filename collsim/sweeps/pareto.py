@@ -36,8 +36,12 @@ def objectives_of(text: str | Sequence[str]) -> list[str]:
     >>> objectives_of("cost,time")
     ['cost', 'time']
     """
-    names = [name.strip() for name in (text.split(",") if isinstance(text, str) else text)]
     known = list(OBJECTIVES)
+    if not isinstance(text, str | Sequence):
+        raise InputError(
+            Fault(f"{text!r} names no objectives", "pareto", f"such as cost,time; known: {', '.join(known)}")
+        )
+    names = [str(name).strip() for name in (text.split(",") if isinstance(text, str) else text)]
     faults = [
         Fault(f'unknown objective "{name}"', "pareto", f"{did_you_mean(name, known)}known: {', '.join(known)}")
         for name in names

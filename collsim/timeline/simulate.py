@@ -89,10 +89,16 @@ def simulate_timeline(
     >>> step.topology, step.exposed_s < step.communication_s < step.step_time_s
     ('hgx_h100', True)
     """
+    if what_if is not None and not isinstance(what_if, WhatIf):
+        hint = "pass a WhatIf, or its fields by name, such as nodes=4"
+        raise InputError(Fault(f"{what_if!r} is no what-if", "what_if", hint))
     asked = asked_for(what_if, **changes)
     if not (math.isfinite(asked.compute_scale) and asked.compute_scale > 0):
         raise InputError(Fault(f"{asked.compute_scale} times as long", "compute_scale", "give a positive number"))
-    first, *others = [file] if isinstance(file, str | Path) else file
+    files = [file] if isinstance(file, str | Path) else [*file]
+    if not files:
+        raise InputError(Fault("no file is named", "file", "name a trace, or a workload in YAML"))
+    first, *others = files
     faults = Faults()
     for each in (first, *others):
         faults.attempt(check_kind, str(each))

@@ -147,7 +147,8 @@ def test_the_sentence_on_systems_has_the_ratios_of_times_and_dollars(usd):
         systems=[SimpleNamespace(label=name) for name in names],
         costs=lambda row: [SimpleNamespace(usd=each) for each in usd],
     )
-    row = SimpleNamespace(runs=[SimpleNamespace(time_s=time_s, limited_by="wires") for time_s in times_s])
+    runs = [SimpleNamespace(time_s=time_s, time_lo_s=None, limited_by="wires") for time_s in times_s]
+    row = SimpleNamespace(runs=runs)
     cheap, dear = names[usd.index(1.0)], names[usd.index(3.0)]
     assert decides(comparison, row) == (
         "b is fastest, limited by wires; a takes 2 times as long, by wires; c takes 5 times as long, by wires; "
@@ -210,3 +211,16 @@ def test_tables_of_pages_end_after_sixty_rows_and_ten_columns():
     assert "3 more rows are in the file." in text
     assert "more rows" not in plain_table(rows[:60])
     assert "No rows." in plain_table([])
+
+
+def test_a_fastest_system_that_nobody_measured_is_told():
+    from collsim.report.costs import decides
+
+    comparison = SimpleNamespace(
+        systems=[SimpleNamespace(label=name) for name in "ab"], costs=lambda row: [SimpleNamespace(usd=None)] * 2
+    )
+    runs = [SimpleNamespace(time_s=1e-3, time_lo_s=low_s, limited_by="wires") for low_s in (9e-4, None)]
+    runs[1].time_s = 5e-4
+    assert decides(comparison, SimpleNamespace(runs=runs)).startswith("b is fastest (unmeasured), limited by wires")
+    runs[0].time_lo_s = None
+    assert decides(comparison, SimpleNamespace(runs=runs)).startswith("b is fastest, limited by wires")

@@ -7,6 +7,7 @@ import pytest
 from collsim.importing import import_schedule
 from collsim.importing.msccl_export import schedule_xml
 from collsim.schedule import load, verify
+from collsim.simulation.simulate import simulate
 from collsim.simulation.written import simulate_schedule
 from tests.cli.conftest import collsim  # noqa: F401 - a fixture
 
@@ -73,3 +74,21 @@ def test_what_msccl_cannot_say_is_refused(collsim, tmp_path, asked, why):  # noq
     assert f"error: -o: {why}" in found.err
     assert "write .json" in found.err
     assert not (tmp_path / "a.xml").exists()
+
+
+@pytest.mark.parametrize("algo", ["ring", "tree", "chain"])
+def test_with_the_constants_of_a_library_it_takes_as_long_too(collsim, tmp_path, algo):  # noqa: F811
+    flags = ("--topo", "dgx_a100", "--op", "all_reduce", "--algo", algo, "--size", "1M", "--channels", "2")
+    for name in ("a.json", "a.xml"):
+        assert collsim("schedule", "export", *flags, "-o", tmp_path / name).code == 0
+    run = simulate("dgx_a100", "all_reduce", SIZE, algo=algo, channels=2)
+    saved = simulate_schedule(load(tmp_path / "a.json"), "dgx_a100")
+    written = simulate_schedule(import_schedule(tmp_path / "a.xml", SIZE), "dgx_a100")
+    assert saved.time_s == pytest.approx(run.time_s, rel=1e-9)
+    assert written.time_s == pytest.approx(run.time_s, rel=1e-6)
+
+
+def test_messages_that_become_several_are_told(collsim, tmp_path):  # noqa: F811
+    found = exported(collsim, tmp_path, "dgx_a100", "all_gather", "pat", "a.xml", size="32K")
+    assert "48 transfers of pat are 112 sends of MSCCL, of chunks that lie side by side" in found.err
+    assert "sends of MSCCL" not in exported(collsim, tmp_path, "dgx_a100", "all_gather", "ring", "a.xml").err

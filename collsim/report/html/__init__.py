@@ -15,7 +15,7 @@ from collsim.core.operations import operation
 from collsim.core.units import format_size
 from collsim.explanation.contents import Contents, Document, Measured
 from collsim.explanation.findings import Explanation
-from collsim.report.html.answers import ANSWERS
+from collsim.report.html.answers import ANSWERS, EXPERTS
 from collsim.report.html.explained import answer_cards, explained_html
 from collsim.report.html.marks import card, cards, table, time_words
 from collsim.report.html.panels import MOST_ROWS, curves_by_op, panel, panels, plain_table
@@ -23,10 +23,6 @@ from collsim.simulation.busbw_plot import Curve
 
 __all__ = ["report_html"]
 
-EXPERTS = (
-    "op", "ranks", "time_s", "time_lo_s", "time_hi_s", "lower_bound_s", "node_bytes", "network_bytes", "limited_by",
-)  # fmt: skip
-"""Columns of dispatch and combine."""
 TITLES = {
     "collsim.result/1": "Prediction", "collsim.compare/1": "Systems compared", "collsim.validate/1": "Beside the log",
     "collsim.diagnose/1": "Diagnosis", "collsim.moe/1": "Dispatch and combine", "collsim.timeline/1": "Step",
@@ -139,6 +135,7 @@ def _document(document: Document, contents: Contents) -> Iterator[str]:
         case schema if schema in ANSWERS:
             yield from ANSWERS[schema][1](content)
         case _:
+            yield cards(_cards_of_experts(content["results"]))
             yield plain_table(content["results"], EXPERTS)
     for name, found in contents.explanations:
         if name == document.name:
@@ -278,10 +275,31 @@ def _diagnosed(content: Mapping[str, Any]) -> Iterator[str]:
         yield panel([healthy, *causes[:3]], points, f"bus bandwidth of {log['op']}, measured, healthy and by cause")
 
 
+def _cards_of_experts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield time, band and limit of dispatch and of combine over the most ranks."""
+    most = max((row["ranks"] for row in rows), default=0)
+    for row in rows:
+        if row["ranks"] == most:
+            yield card(f"{row['op']} over {most} ranks", time_words(row["time_s"]), _band(row))
+            yield card(f"{row['op']}: limited by", row["limited_by"], hot=True)
+
+
+def _band(row: Mapping[str, Any]) -> str:
+    """Return the error band of a time in words; empty without one."""
+    low_s, high_s = row.get("time_lo_s"), row.get("time_hi_s")
+    return f"90 % of measured times: {time_words(low_s)} to {time_words(high_s)}" if low_s and high_s else ""
+
+
 def _timed(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield a step: how long, what it is made of, its collectives, and what would help."""
-    words = {"step_time_s": "step", "compute_s": "kernels", "communication_s": "collectives", "exposed_s": "exposed"}
-    yield cards(card(name, time_words(content[key])) for key, name in words.items())
+    words = {"compute_s": "kernels", "communication_s": "collectives", "exposed_s": "collectives that are waited for"}
+    told = [card("step", time_words(content["step_time_s"]), _band(content))]
+    told += [card(name, time_words(content[key])) for key, name in words.items()]
+    if content["path"]:
+        longest = max(content["path"], key=lambda part: part["time_s"])
+        share = f"{longest['time_s'] / content['step_time_s']:.0%} of the step, on its critical path"
+        told.append(card("limited by", longest["what"], share, hot=True))
+    yield cards(told)
     for key, title in (("path", "Critical path"), ("helps", "What would help"), ("calls", "Collectives")):
         yield f"<h3>{title}</h3>"
         yield plain_table(content[key])

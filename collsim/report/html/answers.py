@@ -12,7 +12,7 @@ from collsim.report.html.marks import card, cards, table, time_words
 from collsim.report.html.panels import curves_by_op, panels, plain_table
 from collsim.report.svg.bandwidth_curves import SERIES
 
-__all__ = ["ANSWERS"]
+__all__ = ["ANSWERS", "EXPERTS"]
 
 FIGURES = ("busbw_Bps", "tokens_per_s", "usd")
 DECIDES = "limited by, or error"
@@ -22,6 +22,9 @@ TUNED = ("op", "ranks", "size_bytes", "library", "library_time_s", "best", "best
          "limited_by")  # fmt: skip
 JOBS = ("name", "ranks", "requests_per_s", "tokens_per_s", "capacity_tokens_per_s", "token_median_s", "token_p99_s",
         "wait_p99_s", "limited_by")  # fmt: skip
+EXPERTS = ("op", "ranks", "time_s", "time_lo_s", "time_hi_s", "lower_bound_s", "node_bytes", "network_bytes",
+           "limited_by")  # fmt: skip
+"""Columns of dispatch and combine."""
 WIDE = "intervals are as wide"
 """Beginning of the note that says how far times of dispatch and combine may be off."""
 Content = Mapping[str, Any]
@@ -134,6 +137,10 @@ def _experts_compared(content: Content) -> Iterator[str]:
         for row in content["rows"]
     ]
     yield table(heads, rows)
+    for system in content["systems"]:
+        if system.get("result"):
+            yield f"<h3>{escape(str(system['system']))}</h3>"
+            yield plain_table(system["result"]["results"], EXPERTS)
     yield from _lines("Refused", [_text(each) for each in content.get("refused", ())])
 
 

@@ -16,6 +16,8 @@ __all__ = ["answer_cards", "explained_html"]
 
 WIDTH, HIGH = 920, 46
 LEAST_LABEL = 0.07
+LETTER = 7.6
+"""Width of a letter of a label; a part without room for its name has its share alone."""
 LEAST_PART = 5e-5
 """Of the time; smaller parts are in JSON only."""
 MOST_CONTENDERS = 8
@@ -87,7 +89,8 @@ def _bar(found: Explanation) -> str:
         )
         if wide / WIDTH >= LEAST_LABEL:
             middle = x + wide / 2
-            body.append(f'<text class="onpart" x="{middle:.1f}" y="20" text-anchor="middle">{kind}</text>')
+            if wide > LETTER * len(kind):
+                body.append(f'<text class="onpart" x="{middle:.1f}" y="20" text-anchor="middle">{kind}</text>')
             body.append(f'<text class="onpart" x="{middle:.1f}" y="36" text-anchor="middle">{share:.0%}</text>')
         x += wide
     return (

@@ -18,6 +18,11 @@ __all__ = ["MOST_ROWS", "curves_by_op", "panel", "panels", "plain_table"]
 
 MOST_ROWS = 60
 MOST_COLUMNS = 10
+SIZE = "size_bytes"
+COUNTS = range(2, 100)
+"""Such floats are counts, and have no decimals."""
+WHOLE = 1000
+"""Rates a second from here on have no decimals."""
 HEADS = (
     "size", "algorithm", "time (us)", "low (us)", "high (us)", "busbw (GB/s)", "bound (us)", "eff", "limited by",
 )  # fmt: skip
@@ -51,14 +56,12 @@ def panels(
 
 def panel(curves: Sequence[Curve], points: Sequence[tuple[str, Sequence[tuple[int, float]]]], title: str) -> str:
     """Return a picture of curves and points with its legend."""
-    told = []
-    for place, curve in enumerate(curves):
-        colour = f"s{place % SERIES}"
-        told.append((colour, "line", curve.label))
-        if any(low is not None for low in curve.low_Bps):
-            told.append((colour, "area", "90 % of measured times (error band)"))
-        if any(curve.bound_Bps):
-            told.append((colour, "dash", "bound: no algorithm is faster"))
+    told = [(f"s{place % SERIES}", "line", curve.label) for place, curve in enumerate(curves)]
+    each = "s0" if len(curves) == 1 else "each"
+    if any(low is not None for curve in curves for low in curve.low_Bps):
+        told.append((each, "area", "90 % of measured times (error band)"))
+    if any(rate for curve in curves for rate in curve.bound_Bps):
+        told.append((each, "dash", "bound: no algorithm is faster"))
     told += [("", "ring", f"measured, {name}") for name, _ in points]
     return figure(bandwidth_curves(curves, points, title), "") + legend(dict.fromkeys(told))
 
@@ -96,8 +99,8 @@ def plain_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = ()) -> 
     units = [_unit(key, [row.get(key) for row in rows]) for key in keys]
     words = [i for i, key in enumerate(keys) if any(isinstance(row.get(key), str) for row in rows)]
     heads = [f"{name} ({unit})" if unit else name for name, unit, _ in units]
-    cells = [[_cell(row.get(key), factor) for key, (_, _, factor) in zip(keys, units, strict=True)]
-             for row in rows[:MOST_ROWS]]  # fmt: skip
+    cells = [[format_size(row[key]) if key == SIZE else _cell(row.get(key), factor)
+              for key, (_, _, factor) in zip(keys, units, strict=True)] for row in rows[:MOST_ROWS]]  # fmt: skip
     more = f'<p class="soft">{len(rows) - MOST_ROWS} more rows are in the file.</p>' * (len(rows) > MOST_ROWS)
     return table(heads, cells, words) + more
 
@@ -110,9 +113,17 @@ def _unit(key: str, values: Sequence[Any] = ()) -> tuple[str, str, float | None]
     >>> _unit("begin_s", [0.0, 19.0]), _unit("gain")
     (('begin', 's', 1.0), ('gain', '', None))
     """
+    if key == SIZE:  # of a message, in powers of two as everywhere; bytes that links carry are counted by tens
+        return "size", "", None
     most = max((abs(value) for value in values if isinstance(value, int | float)), default=0.0)
     seconds = ("s", 1.0) if most >= 1 else ("us", 1e6)
-    known = (("_per_s", ("1/s", 1.0)), ("_Bps", ("GB/s", 1e-9)), ("_bytes", ("MB", 1e-6)), ("_s", seconds))
+    known = (
+        ("_load", ("%", 100.0)),
+        ("_per_s", ("1/s", 1.0)),
+        ("_Bps", ("GB/s", 1e-9)),
+        ("_bytes", ("MB", 1e-6)),
+        ("_s", seconds),
+    )
     for suffix, (unit, factor) in known:
         if key.endswith(suffix):
             return key.removesuffix(suffix).replace("_", " "), unit, factor
@@ -123,5 +134,7 @@ def _cell(value: Any, factor: float | None) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
     if factor is not None:
-        return f"{value * factor:,.2f}"
-    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+        return f"{value * factor:,.0f}" if factor == 1.0 and abs(value) >= WHOLE else f"{value * factor:,.2f}"
+    if isinstance(value, float):
+        return f"{value:.2f}" if 0.1 <= abs(value) < 100 and value not in COUNTS else f"{value:,.4g}"
+    return f"{value:,}"

@@ -15,6 +15,8 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 920, 360, 64, 30, 16, 44
 SERIES = 6
 """Colours of curves that a page has: classes ``s0`` to ``s5``."""
 MOST_TICKS = 10
+MOST_ABOVE = 1.6
+"""Bands reach so far above all else, times the highest curve or point; wider ones are cut off there."""
 Points = Sequence[tuple[int, float]]
 
 
@@ -57,7 +59,8 @@ def bandwidth_curves(curves: Sequence[Curve], measured: Sequence[tuple[str, Poin
     sizes += [size for _, points in measured for size, _ in points]
     rates = [rate for curve in curves for rate in (*curve.busbw_Bps, *filter(None, curve.bound_Bps))]
     rates += [rate for _, points in measured for _, rate in points]
-    axes = _Axes(sizes, max(rates))
+    bands = [rate for curve in curves for rate in curve.high_Bps if rate is not None]
+    axes = _Axes(sizes, max(*rates, min(max(bands, default=0.0), MOST_ABOVE * max(rates))))
     body = [*_grid(axes, sorted(set(sizes)))]
     for place, curve in enumerate(curves):
         body += _curve(axes, curve, f"s{place % SERIES}")

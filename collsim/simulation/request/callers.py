@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from collsim.core.errors import ArgumentError, CollsimError, Fault, nearest
 from collsim.core.old_names import current_name
 from collsim.simulation.request.fields import FIELDS, SCALE_OUT
+from collsim.simulation.request.kinds import call_faults
 
 __all__ = ["argument_names", "called_from_python", "in_python"]
 
@@ -29,7 +30,7 @@ ELSEWHERE = {"topo": ("topos", "source"), "compare": ("topos",)}
 WHAT_IF = {"set": "overrides", "env": "environment", "degrade": "degrade"}
 """Arguments that are mappings, by the flags that set one entry."""
 FLAG = re.compile(r"(?<![\w-])(--?)([a-z][a-z-]*)(?:[ =](\"[^\"]*\"|\w(?:[\w.:=%+,-]*[\w%])?))?(?![\w-])")
-PROSE = {"if", "or", "and", "to", "with", "makes", "says", "shows", "takes", "for", "as", "is", "exclude"}
+PROSE = {"if", "or", "and", "to", "with", "makes", "says", "shows", "takes", "for", "as", "is", "exclude", "names"}
 """Words behind a flag that are no value of it."""
 
 
@@ -39,7 +40,8 @@ def called_from_python(function: Callable[P, T]) -> Callable[P, T]:
     Raises
     ------
     ArgumentError
-        As the function is called: one fault for each argument that it does not have, with the nearest that it has.
+        As the function is called: one fault for each argument that it does not have, with the nearest that it has; or
+        that is missing, given twice, or of a kind that cannot be right.
 
     Examples
     --------
@@ -50,13 +52,17 @@ def called_from_python(function: Callable[P, T]) -> Callable[P, T]:
       hint: did you mean "nodes"?
     """
     known = argument_names(function)
+    takes = inspect.signature(function).parameters.values()
+    checks_names = not any(each.kind is each.VAR_KEYWORD and each.annotation == "Any" for each in takes)
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
         for old in [name for name in kwargs if name not in known]:
             kwargs[current_name(old, known)] = kwargs.pop(old)
-        if unknown := [name for name in kwargs if name not in known]:
+        if checks_names and (unknown := [name for name in kwargs if name not in known]):
             raise ArgumentError(*(_unknown(name, function.__name__, list(known)) for name in unknown))
+        if wrong := call_faults(function, args, kwargs):
+            raise ArgumentError(*wrong)
         try:
             return function(*args, **kwargs)
         except CollsimError as error:
@@ -68,7 +74,10 @@ def called_from_python(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def argument_names(function: Callable[..., Any]) -> dict[str, None]:
-    """Return the names of the arguments of a function, in their order; last those of a typed dictionary that it has."""
+    """Return the names of the arguments of a function, in their order; last those of a typed dictionary that it has.
+
+    A function that takes ``Any`` others, of whichever kind its file is, tells what is wrong with their names itself.
+    """
     found: dict[str, None] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:

@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, did_you_mean
+from collsim.simulation.request.values import shown
 
 __all__ = ["Grouping", "Lists", "ParallelLayout", "Split", "parse_grouping", "parse_groups", "parse_split"]
 
@@ -144,8 +145,12 @@ def parse_grouping(
     faults = Faults()
     if split is not None and groups is not None:
         faults.append(Fault("both a split and groups", "split", "give one of the two"))
-    if over is not None and (groups is None or not isinstance(over, str)):
-        faults.append(Fault(f"over {str(over)[:40]!r} goes with groups", "over", "write --groups tp=8,dp=16 --over dp"))
+    if over is not None and not isinstance(over, str):
+        hint = "name dimensions of the layout, such as dp, or dp,pp"
+        faults.append(Fault(f"over {shown(over)} is not a text", "over", hint))
+        over = None
+    elif over is not None and groups is None:
+        faults.append(Fault(f"over {shown(over)} goes with groups", "over", "write --groups tp=8,dp=16 --over dp"))
         over = None
     found: Grouping | None = None
     if split is not None:
@@ -165,7 +170,7 @@ def parse_split(text: Any, ranks_per_process: int = 1) -> Split:
     ('MOD 8', 'AND 0x10')
     """
     if not isinstance(text, str):
-        raise InputError(Fault(f"split {str(text)[:40]!r} is not a text", "split", SPLIT_HINT))
+        raise InputError(Fault(f"split {shown(text)} is not a text", "split", SPLIT_HINT))
     bare = text.strip().strip("\"'").strip()
     if len(bare) > 2 * MOST_DIGITS:
         raise InputError(Fault(f'split "{bare[:20]}..." is too long', "split", SPLIT_HINT))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -133,8 +133,8 @@ class Machine:
 
 
 def listed(value: Any) -> list[Any]:
-    """Return the entries of a list; a value that is none is the only entry."""
-    return list(value) if isinstance(value, list | tuple) else [value]
+    """Return the entries of a list or of an iterator; a value that is none is the only entry."""
+    return list(value) if isinstance(value, list | tuple | Iterator) else [value]
 
 
 def _whole(topo: Any, overrides: Any, scale_out: Mapping[str, Any]) -> Topology:

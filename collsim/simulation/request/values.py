@@ -73,7 +73,7 @@ def read_items(value: Any, where: str, hint: str, faults: list[Fault], empty: st
         faults.append(Fault(f"an array of {value.ndim} dimensions where a list is needed", where, hint))
         return []
     if isinstance(value, Mapping | Set):
-        faults.append(Fault(f"a {type(value).__name__} where a list is needed", where, hint))
+        faults.append(Fault(f"a {type(value).__name__} where a list is needed", where, f"pass a list; {hint}"))
         return []
     if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
         return [value]

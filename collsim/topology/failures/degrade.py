@@ -90,7 +90,7 @@ def damaged(
 def _fail_names(fail: Any, faults: list[Fault]) -> tuple[str, ...]:
     """Return names as texts."""
     entries = _entries(fail)
-    if any(not isinstance(entry, str) for entry in entries):
+    if isinstance(fail, Mapping) or any(not isinstance(entry, str) for entry in entries):
         faults.append(Fault("what fails is named by texts", "fail", 'write ["link:gpu0-gpu1"]'))
     return tuple(entry.strip() for entry in entries if isinstance(entry, str))
 

@@ -185,7 +185,7 @@ def _near(wiring: Wiring, pool: Sequence[int], name: str, kind: str) -> str:
     """Return a hint with the nearest name of a pool and its first few names."""
     names = [wiring.node_names[node] for node in pool]
     if not names:
-        return f"this topology has no {kind} at all"
+        return f"this topology has no {kind} at all" + "; adapters join nodes: give --nodes" * (kind == "nic")
     near = nearest(name, names) if len(names) <= MOST_COMPARED else None
     if near and DIGITS.sub("", near) == DIGITS.sub("", name):  # another number is another one, no slip
         near = None

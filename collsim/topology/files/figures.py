@@ -73,8 +73,7 @@ def _read_count(value: Any) -> Parsed:
     number = _integer(value)
     if number is None or not 1 <= number <= MAX_COUNT:
         shown = f'"{value}"' if isinstance(value, str | int) and len(str(value)) < 40 else f"({type(value).__name__})"
-        part = isinstance(value, float) or (isinstance(value, str) and "." in value)
-        hint = "; for fewer adapters than GPUs, set nic.shared_by=2" if part else ""
+        hint = "; for fewer adapters than GPUs, set nic.shared_by=2" if _is_part(value) else ""
         raise _complain(f"count {shown} must be a whole number, 1 or more", f"write a number such as 8{hint}")
     return Parsed(str(number), float(number), (number,))
 
@@ -151,6 +150,14 @@ def one_of(kind: str, names: Callable[[], Sequence[str]]) -> Callable[[Any], Par
         return Parsed(key, 1.0)
 
     return read
+
+
+def _is_part(value: Any) -> bool:
+    """Whether a value is a number between 0 and 1."""
+    try:
+        return 0 < float(value) < 1
+    except (TypeError, ValueError):
+        return False
 
 
 def _integer(value: Any) -> int | None:

@@ -103,7 +103,7 @@ def _finding(place: int, found: Finding, healthy_rms: float, *, whole: bool) -> 
     yield f"   {fit}"
     if len(found.suspects) > 1:
         same = "; ".join(_name(suspect) for suspect in found.suspects[1:])
-        yield from _indented(f"the same curve: {same}")
+        yield from _indented(f"no row tells it from: {same}")
     for suspect in found.suspects if whole else ():
         head = f"{suspect.name}: " if len(found.suspects) > 1 else ""
         for text in suspect.evidence:

@@ -120,7 +120,7 @@ def remembered() -> None:
             known[key] = asked(bench, case, sizes, healthy_s, change)
         return known[key]
 
-    Bench.ratios = ratios  # type: ignore[method-assign]
+    setattr(Bench, "ratios", ratios)  # noqa: B010
 
 
 @cache
@@ -185,7 +185,8 @@ def made(plant: Plant, seed: int, profile: Any = "auto") -> Diagnosis:
 
 def moved(plant: Plant, random: np.random.Generator) -> Any:
     """Return the profile of a machine with the rates of each kernel moved together, by 5 %, and what each call and
-    message costs by 10 %: less than the intervals of most constants, which were fitted together."""
+    message costs by 10 %: less than the intervals of most constants, which were fitted together.
+    """
     profile = load_profile("auto", machine(plant))
     families = {}
     for name, protocols in profile.families.items():

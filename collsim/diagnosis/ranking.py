@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -142,7 +142,7 @@ def _fitted(cause: Cause, candidate: _Candidate, subjects: Sequence[Subject], bo
 
 def _candidates(cause: Cause, subjects: Sequence[Subject], bench: Bench) -> Iterator[_Candidate]:
     """Yield the degrees of a cause."""
-    if cause.shape:
+    if cause.shape in SHAPES:
         yield from SHAPES[cause.shape](subjects)
         return
     largest = max(subjects, key=lambda subject: subject.case.ranks)
@@ -150,6 +150,9 @@ def _candidates(cause: Cause, subjects: Sequence[Subject], bench: Bench) -> Iter
     if not changes:
         return
     curves = [tuple(_ratios(subject, bench, change) for subject in subjects) for change in changes]
+    if cause.shape:
+        yield from _slower_network(_degrees(changes, curves), subjects)
+        return
     if cause.grows:
         yield from _degrees(changes, curves)
         return
@@ -183,6 +186,19 @@ def _skewed(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
         ratios = tuple(1 + skew_s / subject.noise.healthy_s for subject in subjects)
         flags = f'--set cpu.start_skew="{format_time(skew_s)}"'
         yield _Candidate(f"{skew_s * 1e6:.2g} us more for each call", flags, ratios, PARAMETER, 0.0)
+
+
+def _slower_network(rates: Iterable[_Candidate], subjects: Sequence[Subject]) -> Iterator[_Candidate]:
+    """Yield a time for each call, at least as long as the shortest, beside lower rates of adapters, or as they are."""
+    least_s = min(float(subject.noise.healthy_s.min()) for subject in subjects)
+    as_they_are = _Candidate("", "", tuple(np.ones(len(subject.noise.sizes)) for subject in subjects), 0.0)
+    for rate, skew_s in product((as_they_are, *rates), SKEWS[::3]):
+        if skew_s < least_s:
+            continue
+        later = [ratios + skew_s / one.noise.healthy_s for ratios, one in zip(rate.ratios, subjects, strict=True)]
+        words = f"{skew_s * 1e6:.2g} us more for each call{', adapters ' * bool(rate.label)}{rate.label}"
+        flags = f'{rate.flags} --set cpu.start_skew="{format_time(skew_s)}"'.strip()
+        yield _Candidate(words, flags, tuple(later), rate.penalty + PARAMETER)
 
 
 def _falling(subjects: Sequence[Subject]) -> Iterator[_Candidate]:

@@ -4,13 +4,15 @@
 every row, another offset of its host and another grid of sizes, half of them by a profile whose rates were moved within
 5 %, and prints how often the true cause, or its class, is first, and among the first three; ``--healthy`` makes healthy
 logs instead and counts those that are called healthy. ``--public DIR`` reads logs of other people with an
-``INDEX.csv`` and prints the verdicts by what the index says of their health.
+``INDEX.csv`` and prints the verdicts by what the index says of their health. What it printed of plants and healthy
+logs, kept in files, ``--table FILE ...`` writes into docs/diagnose.md, with the date.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import re
 import sys
 import tempfile
 import time
@@ -217,11 +219,11 @@ def score(plants: Sequence[Plant], logs: int, first_seed: int) -> tuple[int, int
             counts["named"] += len(found.findings[place - 1].names) if place <= 3 else 0
             if place > 1:
                 others[found.findings[0].names[0] if found.findings else found.verdict] += 1
-        took_s = (time.process_time() - began) / logs
+        took_s, named = (time.process_time() - began) / logs, counts["named"] / max(counts["three"], 1)
         told = ", ".join(f"{name} {count}" for name, count in others.most_common())
         print(
             f"{plant.cause:14s} {plant.topo:12s} x{plant.nodes} {plant.op:11s} first {counts['first']:2d} of {logs}, "
-            f"in three {counts['three']:2d}, of {counts['named'] / max(counts['three'], 1):.1f} in its class, "
+            f"in three {counts['three']:2d}, seeds {first_seed} on, of {named:.1f} in its class, "
             f"{took_s:.1f} s a log   {told}",
             flush=True,
         )
@@ -237,7 +239,12 @@ def score_healthy(plants: Sequence[Plant], logs: int, first_seed: int) -> tuple[
         for seed in range(first_seed, first_seed + logs):
             random = np.random.default_rng(seed)
             verdicts[made(plant, seed, moved(plant, random) if seed % 2 else "auto").verdict] += 1
-        print(f"healthy {plant.topo:12s} x{plant.nodes} {plant.op:11s} {dict(verdicts)}", flush=True)
+        good_here, told = verdicts["healthy"] + verdicts["fast"], dict(verdicts)
+        print(
+            f"{'healthy':14s} {plant.topo:12s} x{plant.nodes} {plant.op:11s} first {good_here:2d} of {logs}, "
+            f"in three {good_here:2d}, seeds {first_seed} on   {told}",
+            flush=True,
+        )
         good += verdicts["healthy"] + verdicts["fast"]
         total += logs
     return good, total
@@ -287,6 +294,44 @@ def public(folder: Path, words: Sequence[str]) -> Iterator[tuple[str, str, str]]
         yield entry["file"], entry["health"], f"{found.verdict}{' unexplained' * found.unexplained} {names}"
 
 
+PAGE = Path(__file__).parents[1] / "docs" / "diagnose.md"
+BEGIN, END = "<!-- score -->\n", "<!-- /score -->"
+LINE = re.compile(
+    r"(\w+) +(\w+) +x(\d+) (\w+) +first +(\d+) of (\d+), in three +(\d+), seeds (\d+) on(?:, of ([\d.]+) in its class)?"
+)
+
+
+def table(text: str) -> list[str]:
+    """Return the rows of a table in Markdown of what was printed; the last line of a plant counts."""
+    found = {match.group(1, 2, 3, 4): match for match in LINE.finditer(text)}
+    rows = ["| Planted | On | Nodes | Operation | First | In three | In its class | Seeds from |"]
+    rows.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for match in found.values():
+        name, topo, nodes, op, first, logs, three, seed, named = map(str, match.groups(""))
+        what = "none, called healthy" if name == "healthy" else f"`{name}`"
+        places = f"{first} of {logs} | {three if named else ''} | {named or ''} | {seed}"
+        rows.append(f"| {what} | {topo} | {nodes} | {op} | {places} |")
+    planted = [match for match in found.values() if match[1] != "healthy"]
+    healthy = [match for match in found.values() if match[1] == "healthy"]
+    best, near, made_ = (sum(int(match[part]) for match in planted) for part in (5, 7, 6))
+    good, sound = (sum(int(match[part]) for match in healthy) for part in (5, 6))
+    return [
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}: of {made_} planted faults {best} first and {near} in the first "
+        f"three; {good} of {sound} healthy logs called healthy.",
+        "",
+        *rows,
+    ]
+
+
+def write_table(files: Sequence[Path]) -> None:
+    """Write the table of what *files* hold into the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    after = rest.partition(END)[2]
+    rows = "\n".join(table("\n".join(file.read_text(encoding="utf-8") for file in files)))
+    PAGE.write_text(f"{before}{BEGIN}{rows}\n{END}{after}", encoding="utf-8")
+
+
 def main() -> None:
     """Score what the flags ask for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -294,10 +339,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--healthy", action="store_true")
     parser.add_argument("--public", type=Path)
+    parser.add_argument("--table", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("words", nargs="*", help="only causes, or public logs, whose names hold one of these")
     flags = parser.parse_args()
     remembered()
-    if flags.public:
+    if flags.table:
+        write_table(flags.table)
+    elif flags.public:
         for file, health, told in public(flags.public, flags.words):
             print(f"{health:8s} {file:60s} {told}", flush=True)
     elif flags.healthy:

@@ -75,6 +75,7 @@ def _read_count(value: Any) -> Parsed:
         shown = f'"{value}"' if isinstance(value, str | int) and len(str(value)) < 40 else f"({type(value).__name__})"
         part = isinstance(value, float) or (isinstance(value, str) and "." in value)
         hint = "; for fewer adapters than GPUs, set nic.shared_by=2" if part else ""
+        hint = "; several are a grid of collsim sweep: nodes: [4, 8]" if "," in str(value) else hint
         raise _complain(f"count {shown} must be a whole number, 1 or more", f"write a number such as 8{hint}")
     return Parsed(str(number), float(number), (number,))
 

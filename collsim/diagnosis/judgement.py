@@ -183,9 +183,9 @@ def diagnosed(
 
 
 def _other_network(found: Ranked) -> bool:
-    """Return True if another network than assumed explains the logs as well as anything, and sockets do not."""
-    names = found.findings[0].names if found.findings and found.findings[0].fits else ()
-    return OTHER_NETWORK in names and SOCKETS not in names
+    """Return True if another network than assumed explains the logs best, and sockets do not as well."""
+    names = found.findings[0].names if found.findings and found.findings[0].fits else ("",)
+    return names[0] == OTHER_NETWORK and SOCKETS not in names
 
 
 def _settings(topology: Topology) -> Mapping[str, str]:

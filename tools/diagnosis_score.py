@@ -216,6 +216,7 @@ def score(plants: Sequence[Plant], logs: int, first_seed: int) -> tuple[int, int
             place = found.rank_of(plant.cause) or 99
             counts["first"] += place == 1
             counts["three"] += place <= 3
+            counts["heads"] += bool(found.findings) and found.findings[0].names[0] == plant.cause
             counts["named"] += len(found.findings[place - 1].names) if place <= 3 else 0
             if place > 1:
                 others[found.findings[0].names[0] if found.findings else found.verdict] += 1
@@ -223,7 +224,7 @@ def score(plants: Sequence[Plant], logs: int, first_seed: int) -> tuple[int, int
         told = ", ".join(f"{name} {count}" for name, count in others.most_common())
         print(
             f"{plant.cause:14s} {plant.topo:12s} x{plant.nodes} {plant.op:11s} first {counts['first']:2d} of {logs}, "
-            f"in three {counts['three']:2d}, seeds {first_seed} on, of {named:.1f} in its class, "
+            f"in three {counts['three']:2d}, seeds {first_seed} on, of {named:.1f} in its class, by itself {counts['heads']}, "
             f"{took_s:.1f} s a log   {told}",
             flush=True,
         )

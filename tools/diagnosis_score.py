@@ -224,8 +224,8 @@ def score(plants: Sequence[Plant], logs: int, first_seed: int) -> tuple[int, int
         told = ", ".join(f"{name} {count}" for name, count in others.most_common())
         print(
             f"{plant.cause:14s} {plant.topo:12s} x{plant.nodes} {plant.op:11s} first {counts['first']:2d} of {logs}, "
-            f"in three {counts['three']:2d}, seeds {first_seed} on, of {named:.1f} in its class, by itself {counts['heads']}, "
-            f"{took_s:.1f} s a log   {told}",
+            f"in three {counts['three']:2d}, seeds {first_seed} on, of {named:.1f} in its class, "
+            f"by itself {counts['heads']}, {took_s:.1f} s a log   {told}",
             flush=True,
         )
         totals.update(counts)

@@ -83,7 +83,8 @@ class Cause:
     seldom : float
         Twice the logarithm of the odds against it before a log was read: it needs two faults, or is rare. Chosen.
     shape : str
-        ``skew``, ``falling`` or ``dips``: a change of the curve, no question; empty otherwise.
+        ``skew``, ``falling`` or ``dips``: a change of the curve, no question; ``network``: a time for each call beside
+        the variants; empty otherwise.
     """
 
     name: str

@@ -48,6 +48,7 @@ class Bench:
     topology: Topology
     constants: Profile
     _machines: dict[str, Topology] = field(default_factory=dict)
+    _known: dict[str, Float] = field(default_factory=dict)
 
     def ratios(self, case: MeasuredCase, sizes: Sequence[int], healthy_s: Mapping[int, float], change: Change) -> Float:
         """Return float64[n]: times of a change over healthy ones at *sizes*; ones if the change has no answer.
@@ -61,6 +62,14 @@ class Bench:
         healthy_s : mapping
             Predicted seconds by size.
         """
+        key = repr((case, tuple(sizes), replace(change, label="")))
+        if key not in self._known:
+            self._known[key] = self._simulated(case, sizes, healthy_s, change)
+        return self._known[key]
+
+    def _simulated(
+        self, case: MeasuredCase, sizes: Sequence[int], healthy_s: Mapping[int, float], change: Change
+    ) -> Float:
         chosen = spread(sizes, OF_MANY_RANKS if case.all_ranks > MANY_RANKS else MOST_SIZES)
         if change == Change(change.label, launch=change.launch) and self._case(case, change) == case:
             return np.ones(len(sizes))  # the log is of such launches

@@ -13,7 +13,15 @@ from collsim.core.errors import InputError
 from collsim.diagnosis.findings import Evidence
 from collsim.diagnosis.subjects import Subject
 
-__all__ = ["evidence_of", "known_faults", "network_of", "shape_of", "unknown_library", "usual_settings"]
+__all__ = [
+    "evidence_of",
+    "known_faults",
+    "network_of",
+    "shape_of",
+    "told_network",
+    "unknown_library",
+    "usual_settings",
+]
 
 FILE = "evidence.yaml"
 MOST_LINES = 200_000
@@ -77,6 +85,12 @@ def unknown_library(file: str, name: str) -> Evidence:
     """Return what a library that is older or newer than all known ones speaks for: it may choose otherwise."""
     entry = _document()["unknown_library"]
     return Evidence(file, 0, name, f"{name} is {entry['means']}", tuple(entry["causes"]), float(entry["weight"]))
+
+
+def told_network(file: str, *, is_told: bool) -> Evidence:
+    """Return what it speaks for that the network of a log is told, by its lines or by the caller, or is not."""
+    entry = _document()["network_told" if is_told else "network_untold"]
+    return Evidence(file, 0, "", entry["means"], tuple(entry["causes"]), float(entry["weight"]))
 
 
 class Named(NamedTuple):

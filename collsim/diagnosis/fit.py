@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "MOST_DIPS", "Fit", "Noise", "dips_of", "fit_of", "p_value", "rates_shift", "shift"]
+__all__ = ["ALPHA", "MOST_DIPS", "Fit", "Noise", "dips_of", "fit_of", "p_value", "shift", "whole_shift"]
 
 Float = NDArray[np.float64]
 
@@ -154,20 +154,24 @@ def shift(noise: Noise) -> tuple[float, float]:
     return abs(mean) * float(np.sign(furthest)), min(1.0, 2 * float(ndtr(-abs(furthest))))
 
 
-def rates_shift(noise: Noise) -> tuple[float, float]:
-    """Return the logarithm by which all rates together are lower, and the part of healthy machines with lower ones.
+def whole_shift(noise: Noise) -> tuple[float, float]:
+    """Return the logarithm by which a whole curve is slower, and the part of healthy machines that are further off.
 
-    One test of one number over the whole curve: a lower rate takes longer by the part of a time that is spent on
-    sending, which is the row's share of the highest rate. What sizes say apart adds up here; a host that is slow alone
-    does not count.
+    Two tests of one number each: all rates are lower, or every call takes longer by one time. A lower rate takes longer
+    by the part of a time that is spent on sending, which is the row's share of the highest rate; a time for each call
+    by its share of the row's. What sizes say apart adds up here.
     """
     from scipy.special import ndtr
 
+    inverse = np.linalg.inv(noise.covariance())
     rates = noise.sizes / noise.healthy_s
-    direction = rates / rates.max()
-    weights = np.linalg.solve(noise.covariance(), direction)
-    information, found = float(direction @ weights), float(weights @ noise.residual)
-    return found / information, float(ndtr(-found / information**0.5))
+    found = []
+    for direction in (rates / rates.max(), noise.healthy_s.min() / noise.healthy_s):
+        information = float(direction @ inverse @ direction)
+        mean = float(direction @ inverse @ noise.residual) / information
+        found.append((float(ndtr(-mean * information**0.5)), mean))
+    chance, mean = min(found)
+    return mean, chance
 
 
 def dips_of(noise: Noise) -> list[int]:

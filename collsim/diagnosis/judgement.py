@@ -23,6 +23,7 @@ from collsim.diagnosis.evidence import (
     known_faults,
     network_of,
     shape_of,
+    told_network,
     unknown_library,
     usual_settings,
 )
@@ -49,6 +50,8 @@ LEAST_PAIRS = 3
 """Logs on different pairs of hosts that can tell a host from the others."""
 CHOICE = "algorithm"
 """The cause whose variants are what a library may choose."""
+OTHER_NETWORK, SOCKETS = "other_network", "sockets"
+NETWORK, NODES = "scale_out.network", "scale_out.nodes"
 NEEDS_CAUSES = ("faulty", "doubtful")
 
 
@@ -154,30 +157,58 @@ def diagnosed(
     assert topology is not None
     assert constants is not None
     subjects = [one for log in validation.logs if (one := subject_of(log, margin, topology)) is not None]
+    named = {file: network_of(file) for file in {one.log.file for one in subjects if one.nodes > 1}}
     evidence += [unknown_library(one.log.file, name) for one in subjects if (name := _unknown(one))]
     evidence += evidence_of(list(dict.fromkeys(log.file for log in validation.logs)))
+    untold = _untold_networks(named, topology, evidence)
+    evidence += [told_network(file, is_told=file not in untold) for file in named]
     bench = Bench(topo, machine, topology, constants)
-    named = {file: network_of(file) for file in {one.log.file for one in subjects if one.nodes > 1}}
     subjects = [_of_unknown_choice(one, named.get(one.log.file), bench) for one in subjects]
-    verdicts = [subject.verdict(subject.ranges()) for subject in subjects]
-    slow = [one for one, verdict in zip(subjects, verdicts, strict=True) if _needs_causes(one, verdict)]
+    slow = [one for one in subjects if _needs_causes(one, one.verdict(one.ranges()))]
     explained = _slowest(slow)
     asked = [(subject.case.ranks, subject.nodes) for subject in explained]
     possible = [cause for cause in causes if any(meets(cause, topology, *each) for each in asked)]
     found = ranked(explained, possible, bench, evidence) if explained else Ranked((), {}, ())
+    open_ = untold if _other_network(found) else frozenset()
+    logs = tuple(_log(subject, explained, found, is_open=subject.log.file in open_) for subject in subjects)
+    remarks = _remarks(subjects, [log.verdict for log in logs], validation, topology, named)
+    doubted = sorted({log.log.file for log in logs if log.log.file in open_ and log.verdict in NEEDS_CAUSES})
     return Diagnosis(
         version=validation.version,
         topology=validation.topology,
         profile=validation.profile,
-        logs=tuple(_log(subject, explained, found) for subject in subjects),
+        logs=logs,
         findings=found.findings,
         unexplained=bool(explained) and not (found.findings and found.findings[0].fits),
         looked_at=found.looked_at,
         evidence=tuple(evidence),
-        remarks=tuple(_remarks(subjects, verdicts, validation, topology, named)),
+        remarks=(*remarks, *(_which_network(file, topology) for file in doubted)),
         skipped=tuple(map(str, validation.skipped)),
         warnings=validation.warnings,
     )
+
+
+def _other_network(found: Ranked) -> bool:
+    """Return True if another network than assumed explains the logs best, and sockets do not as well."""
+    names = found.findings[0].names if found.findings and found.findings[0].fits else ("",)
+    return names[0] == OTHER_NETWORK and SOCKETS not in names
+
+
+def _settings(topology: Topology) -> Mapping[str, str]:
+    """Return the figures that were asked of a topology."""
+    whole = topology if topology.damage is None else topology.damage.healthy
+    return whole.settings
+
+
+def _untold_networks(
+    named: Mapping[str, Named | None], topology: Topology, evidence: Sequence[Evidence]
+) -> frozenset[str]:
+    """Return the files whose network nobody told: no line of them, and no caller."""
+    told = _settings(topology)
+    if NETWORK in told or NODES not in told:  # a file that is a cluster has its network
+        return frozenset()
+    of_transport = {entry.file for entry in evidence if SOCKETS in entry.causes}
+    return frozenset(file for file, name in named.items() if name is None and file not in of_transport)
 
 
 def _of_unknown_choice(subject: Subject, named: Named | None, bench: Bench) -> Subject:
@@ -233,15 +264,16 @@ def _as_usual(gathered: Gathered) -> list[Evidence]:
     return evidence
 
 
-def _log(subject: Subject, explained: Sequence[Subject], found: Ranked) -> DiagnosedLog:
-    """Return a log with the curves of the causes that were found."""
+def _log(subject: Subject, explained: Sequence[Subject], found: Ranked, *, is_open: bool) -> DiagnosedLog:
+    """Return a log with the curves of the causes that were found; *is_open*: on which network it ran."""
     noise, ranges = subject.noise, subject.ranges()
     fit = fit_of(noise, noise.healthy_s, effect=0.0)
     place = next((number for number, one in enumerate(explained) if one is subject), None)
     names = [finding.suspects[0].name for finding in found.findings]
+    judged = replace(subject, outside=subject.outside and not is_open)
     return DiagnosedLog(
         subject.log,
-        subject.verdict(ranges),
+        judged.verdict(ranges),
         subject.p_value,
         ranges,
         tuple(int(size) for size in noise.sizes),
@@ -273,6 +305,15 @@ def _remarks(
     if validation.failed:
         told[f"{validation.failed} logs say that their test FAILED"] = None
     return list(told)
+
+
+def _which_network(file: str, topology: Topology) -> str:
+    """Say that a log may be of another network than assumed."""
+    here = "" if topology.cluster is None else topology.cluster.spec.network
+    return (
+        f"{file} is slower than a sound machine on {here}, and no line of it names its network: which one "
+        "is it? A log of NCCL_DEBUG=INFO says so; --network and --set nic.bandwidth say it here"
+    )
 
 
 def _of_network(named: Named | None, topology: Topology) -> Iterator[str]:

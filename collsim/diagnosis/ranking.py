@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -79,8 +79,19 @@ class _Scored:
         return sum(fit.score for fit in self.fits) + self.candidate.penalty + self.cause.seldom - self.bonus
 
     @property
+    def told(self) -> float:
+        """What the log says, without the odds before it was read."""
+        return self.score - self.cause.seldom
+
+    @property
     def chi2(self) -> float:
         return sum(fit.chi2 for fit in self.fits)
+
+    def fits_all(self, rows: int) -> bool:
+        """Return True if a machine with the cause is as far off as the *rows* of all logs often enough."""
+        from scipy.special import chdtrc
+
+        return bool(chdtrc(rows, self.chi2) > UNLIKELY)
 
 
 def ranked(subjects: Sequence[Subject], causes: Sequence[Cause], bench: Bench, evidence: Sequence[Evidence]) -> Ranked:
@@ -131,7 +142,7 @@ def _fitted(cause: Cause, candidate: _Candidate, subjects: Sequence[Subject], bo
 
 def _candidates(cause: Cause, subjects: Sequence[Subject], bench: Bench) -> Iterator[_Candidate]:
     """Yield the degrees of a cause."""
-    if cause.shape:
+    if cause.shape in SHAPES:
         yield from SHAPES[cause.shape](subjects)
         return
     largest = max(subjects, key=lambda subject: subject.case.ranks)
@@ -139,6 +150,9 @@ def _candidates(cause: Cause, subjects: Sequence[Subject], bench: Bench) -> Iter
     if not changes:
         return
     curves = [tuple(_ratios(subject, bench, change) for subject in subjects) for change in changes]
+    if cause.shape:
+        yield from _slower_network(_degrees(changes, curves), subjects)
+        return
     if cause.grows:
         yield from _degrees(changes, curves)
         return
@@ -172,6 +186,19 @@ def _skewed(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
         ratios = tuple(1 + skew_s / subject.noise.healthy_s for subject in subjects)
         flags = f'--set cpu.start_skew="{format_time(skew_s)}"'
         yield _Candidate(f"{skew_s * 1e6:.2g} us more for each call", flags, ratios, PARAMETER, 0.0)
+
+
+def _slower_network(rates: Iterable[_Candidate], subjects: Sequence[Subject]) -> Iterator[_Candidate]:
+    """Yield a time for each call, at least as long as the shortest, beside lower rates of adapters, or as they are."""
+    least_s = min(float(subject.noise.healthy_s.min()) for subject in subjects)
+    as_they_are = _Candidate("", "", tuple(np.ones(len(subject.noise.sizes)) for subject in subjects), 0.0)
+    for rate, skew_s in product((as_they_are, *rates), SKEWS[::3]):
+        if skew_s < least_s:
+            continue
+        later = [ratios + skew_s / one.noise.healthy_s for ratios, one in zip(rate.ratios, subjects, strict=True)]
+        words = f"{skew_s * 1e6:.2g} us more for each call{', adapters ' * bool(rate.label)}{rate.label}"
+        flags = f'{rate.flags} --set cpu.start_skew="{format_time(skew_s)}"'.strip()
+        yield _Candidate(words, flags, tuple(later), rate.penalty + PARAMETER)
 
 
 def _falling(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
@@ -214,8 +241,9 @@ def _findings(
     better: Sequence[_Scored], healthy_score: float, subjects: Sequence[Subject], evidence: Sequence[Evidence]
 ) -> tuple[Finding, ...]:
     classes: list[list[_Scored]] = []
+    rows = sum(len(subject.noise.sizes) for subject in subjects)
     for one in better:
-        home = next((group for group in classes if _alike(group[0], one)), None)
+        home = next((group for group in classes if _alike(group[0], one) or _untold(group[0], one, rows)), None)
         if home is None:
             classes.append([one])
         else:
@@ -223,7 +251,6 @@ def _findings(
     least = min((group[0].score for group in classes), default=0.0)
     weights = [math.exp((least - group[0].score) / 2) for group in classes]
     total = sum(weights) + math.exp(min((least - healthy_score) / 2, 0.0))
-    rows = sum(len(subject.noise.sizes) for subject in subjects)
     return tuple(
         _finding(group, weight / total, rows, evidence) for group, weight in zip(classes, weights, strict=True)
     )
@@ -237,20 +264,21 @@ def _alike(one: _Scored, other: _Scored) -> bool:
     return any(_same(a.ratios, b.ratios) for a, b in pairs)
 
 
+def _untold(best: _Scored, other: _Scored, rows: int) -> bool:
+    """Return True if both explain the logs, and no row tells which it is: only how rare they are puts one first."""
+    return best.fits_all(rows) and other.fits_all(rows) and abs(other.told - best.told) < MARGIN
+
+
 def _same(some: Sequence[Float], others: Sequence[Float]) -> bool:
     pairs = zip(some, others, strict=True)
     return all(float(np.sqrt(np.mean(np.log(a / b) ** 2))) < SAME for a, b in pairs)
 
 
 def _finding(group: Sequence[_Scored], probability: float, rows: int, evidence: Sequence[Evidence]) -> Finding:
-    from scipy.special import chdtrc
-
     best = group[0]
     rms = math.sqrt(sum(fit.rms**2 for fit in best.fits) / len(best.fits))
-    fits = bool(chdtrc(rows, best.chi2) > UNLIKELY)
-    return Finding(
-        tuple(_suspect(one, evidence) for one in group), rms, best.chi2, best.score, probability, fits
-    )  # fmt: skip
+    suspects = tuple(_suspect(one, evidence) for one in group)
+    return Finding(suspects, rms, best.chi2, best.score, probability, best.fits_all(rows))
 
 
 def _suspect(one: _Scored, evidence: Sequence[Evidence]) -> Suspect:

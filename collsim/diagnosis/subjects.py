@@ -23,8 +23,8 @@ from collsim.diagnosis.fit import (
     Noise,
     dips_of,
     p_value,
-    rates_shift,
     shift,
+    whole_shift,
 )
 from collsim.topology import Topology
 
@@ -96,7 +96,7 @@ class Subject:
             least, most = int(part.sizes.min()), int(part.sizes.max())
             found.append(SizeRange(least, most, float(np.exp(mean)), chance, verdict))
         if len(found) > 1 and all(part.verdict != "slower" for part in found):
-            mean, chance = rates_shift(noise)
+            mean, chance = whole_shift(noise)
             if chance < ALPHA:
                 found.append(SizeRange(int(sizes.min()), int(sizes.max()), float(np.exp(mean)), chance, "slower"))
         return tuple(found)

@@ -10,7 +10,7 @@ from collsim.core.errors import CollsimError, Fault, InputError
 from collsim.library.calls import LL, MESSAGE_OPS, Call, Candidate, Choice
 from collsim.library.engines.kernels import engine_choice, engine_options
 from collsim.library.engines.symmetric import symmetric_choice
-from collsim.library.environment import ALGORITHMS, Environment, read_environment, with_protocol, without
+from collsim.library.environment import ALGORITHMS, OFI_TUNER, Environment, read_environment, with_protocol, without
 from collsim.library.library import DEFAULT_LIBRARY, PROTOCOLS, Library, load_library
 from collsim.library.nccl.channels import (
     communicator_channels,
@@ -22,6 +22,7 @@ from collsim.library.nccl.channels import (
 )
 from collsim.library.nccl.cluster_graphs import ACROSS_DOUBT, merged
 from collsim.library.nccl.graphs import nccl_graphs
+from collsim.library.nccl.plugin_tuner import TUNER_SINCE, taken_by_plugin
 from collsim.library.nccl.point_to_point import channels_used, point_to_point, protocol_of
 from collsim.library.nccl.protocols import AMD_LINES, NVIDIA_LINES, SLOTS, Lines, chunk_of, efficiency
 from collsim.library.nccl.tuner import Setting, candidates
@@ -201,6 +202,11 @@ def _pick_nccl(call: Call, system: System, library: Library, environment: Enviro
     communicator = communicator_channels(call, system, ring, environment)
     setting = Setting(call, system, nccl_constants(library.version), environment, graphs, library.version)
     rows = _non_empty(candidates(setting, communicator), call, environment)
+    why = _why(rows, call, environment)
+    instance = system.instance if library.version >= TUNER_SINCE and environment.number(OFI_TUNER, 1) else ""
+    if instance and (own := taken_by_plugin(call, instance, rows)) is not None:
+        why = f"{own.algo} with {own.proto} is what the tuner of AWS's plug-in takes on {instance}"
+        rows = (own, *(row for row in rows if row is not own))
     algo, proto = rows[0].algo, PROTOCOLS.index(rows[0].proto)
     if algo in ("nvls", "nvls_tree"):
         communicator = nvls_channels(call, system, environment)
@@ -209,7 +215,7 @@ def _pick_nccl(call: Call, system: System, library: Library, environment: Enviro
     used = launch(call.size_bytes, algo, proto, channels=communicator, threads=threads, per_thread=per_thread)
     return _Pick(
         algo, proto, graphs[algo], communicator, used.channels, used.threads, NVIDIA_LINES, rows,
-        _why(rows, call, environment), _nccl_doubts(call, system, library, algo),
+        why, _nccl_doubts(call, system, library, algo),
     )  # fmt: skip
 
 

@@ -128,6 +128,9 @@ TRANSPORTS = (
 """Variables that change the path between nodes (`collsim.library.transports`)."""
 MOST_QUEUE_PAIRS = 128
 """As the library has it (NCCL src/transport/net_ib, NCCL_IB_MAX_QPS)."""
+OFI_TUNER = "OFI_NCCL_TUNER_TYPE"
+OFI_TUNERS = {"INTERNAL": 0, "REGION": 1}
+"""Who chooses where AWS's plug-in has a tuner: NCCL, or the plug-in (aws-ofi-nccl src/tuner)."""
 DEFAULTS = {"NCCL_SHM_DISABLE": "0"}
 """Values of refused variables that change nothing (NCCL src/graph/paths.cc, src/transport/shm.cc)."""
 
@@ -257,6 +260,8 @@ def read_environment(variables: Mapping[str, str | int] | Iterable[str] = ()) ->
             _read_number(given, name, text, numbers, faults)
         elif name in LISTS:
             _read_list(name, text, allowed, faults)
+        elif name == OFI_TUNER:
+            _read_tuner(text.strip(), numbers, faults)
         elif name in HARMLESS or name.startswith(HARMLESS_PREFIXES):
             reason = next((f": {why}" for names, why in REASONS.items() if name in names), "")
             warnings.append(f"{name} is not modelled and is ignored{reason}")
@@ -307,7 +312,7 @@ def is_modelled(name: str) -> bool:
     >>> is_modelled("NCCL_MAX_NRINGS"), is_modelled("NCCL_IB_TC")
     (True, False)
     """
-    return name in (*NUMBERS, *LISTS, *ALIASES, *PEERS, *TRANSPORTS)
+    return name in (*NUMBERS, *LISTS, *ALIASES, *PEERS, *TRANSPORTS, OFI_TUNER)
 
 
 def with_protocol(variables: Mapping[str, str], proto: str | None) -> dict[str, str]:
@@ -325,7 +330,7 @@ def without(variables: Mapping[str, str], *names: str) -> dict[str, str]:
 
 def _refuse_or_ignore(name: str, warnings: list[str], faults: list[Fault]) -> None:
     """Refuse a name that is like one of the library's; say of any other that it does nothing."""
-    known = [*LISTS, *NUMBERS, *ALIASES, *PEERS, *TRANSPORTS, *HARMLESS, *REFUSED]
+    known = [*LISTS, *NUMBERS, *ALIASES, *PEERS, *TRANSPORTS, OFI_TUNER, *HARMLESS, *REFUSED]
     ours = name.strip().upper().startswith(OURS)
     near = nearest(name.strip().lower(), [entry.lower() for entry in known])
     if ours or (near and SequenceMatcher(None, name.lower(), near).ratio() >= MISSPELT):
@@ -381,6 +386,15 @@ def _read_number(given: str, name: str, text: str, numbers: dict[str, int], faul
         return
     if number != UNSET or name not in (*BYTES, *AT_LEAST_ONE, *LEFT_IF_LOW):
         numbers[name] = number
+
+
+def _read_tuner(text: str, numbers: dict[str, int], faults: list[Fault]) -> None:
+    """Read who chooses."""
+    if text.upper() in OFI_TUNERS:
+        numbers[OFI_TUNER] = OFI_TUNERS[text.upper()]
+        return
+    hint = "Internal: NCCL chooses; Region: the plug-in, as it does by default"
+    faults.append(Fault(f'{OFI_TUNER}: "{text}" is no tuner that is modelled', "environment", hint))
 
 
 def _plain(name: str) -> str:

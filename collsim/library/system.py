@@ -74,6 +74,11 @@ CPU_VENDORS = (("EPYC", "amd"), ("AMD", "amd"), ("Xeon", "intel"), ("Grace", "ar
 ONE_ADAPTER = "EFA"
 """Adapters of this model at one GPU are shown to the library as one (aws-ofi-nccl, which groups them)."""
 
+EFA = "efa"
+INSTANCES = (("GB", ""), ("GH", ""), ("H100", "p5"), ("H200", "p5en"), ("B200", "p6-b200"), ("B300", "p6-b300"))
+"""Part of ``gpu.model`` to the kind of AWS's instance with such GPUs and EFA, for which the plug-in's tuner has choices
+(aws-ofi-nccl src/tuner); the first match counts. H200 are also in p5e, whose choices are those of p5."""
+
 GUESSED_MODELS = ("Rubin",)
 """Models that no released library has constants for."""
 
@@ -130,6 +135,8 @@ class System:
     graphs : tuple
         (algorithm, Graph) pairs that are known, from a log for instance; the search is skipped for these.
     doubts : tuple of str
+    instance : str
+        Kind of instance of a cloud whose plug-in has a tuner of its own; empty: NCCL chooses.
     others : tuple of System
         The systems of other nodes, where nodes differ: every rank takes the fewest channels and the lowest rates that
         any found (NCCL src/init.cc).
@@ -149,6 +156,7 @@ class System:
     pcie_GBps: float = 0.0
     graphs: tuple[tuple[str, Graph], ...] = ()
     doubts: tuple[str, ...] = ()
+    instance: str = ""
     others: tuple[System, ...] = ()
 
     @property
@@ -231,7 +239,16 @@ def system_of(
         nvls=all(system.nvls for system in systems) if nvls is None else nvls,
         sharp=has_sharp if sharp is None else sharp,
         cpu_vendor=_cpu_vendor(topology, everyone) if cpu_vendor is None else cpu_vendor,
+        instance=_instance(topology) if len(kinds) == 1 else "",
     )
+
+
+def _instance(topology: Topology) -> str:
+    """Return the kind of instance of AWS that the nodes of a cluster are; empty if they are none."""
+    if topology.cluster is None or topology.cluster.spec.network != EFA:
+        return ""
+    model = topology.labels.get("gpu.model", "")
+    return next((name for part, name in INSTANCES if part in model), "")
 
 
 def cpu_vendor_of(model: str) -> str:

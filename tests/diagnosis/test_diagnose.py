@@ -15,7 +15,7 @@ from collsim.core.errors import InputError
 from collsim.diagnosis import diagnose, ranking
 from collsim.diagnosis.causes import all_causes, changes_of, meets
 from collsim.diagnosis.evidence import evidence_of, known_faults, usual_settings
-from collsim.diagnosis.fit import ALPHA, HOST, HOST_FACTOR, Noise, dips_of, fit_of, rates_shift, shift
+from collsim.diagnosis.fit import ALPHA, HOST, HOST_FACTOR, Fit, Noise, dips_of, fit_of, shift, whole_shift
 from collsim.diagnosis.judgement import _culprits, _slowest
 from collsim.diagnosis.subjects import _evened
 from collsim.report import render_diagnosis, schema
@@ -135,7 +135,7 @@ class TestFile:
         assert len({cause.name for cause in all_causes()}) == len(all_causes()) >= 16
         for cause in all_causes():
             assert all((cause.title, cause.measure, cause.fix, cause.source)), cause.name
-            assert bool(cause.shape) != bool(cause.variants), cause.name
+            assert bool(cause.variants) == (cause.shape in ("", "network")), cause.name
 
     @pytest.mark.parametrize("name", ["hgx_h100", "mi300x_ubb8", "dgx_a100"])
     @pytest.mark.parametrize("nodes", [1, 2])
@@ -166,15 +166,24 @@ class TestFit:
         healthy_s = 15e-6 + sizes / 270e9
         slow_s = 15e-6 + 1.2 * sizes / 270e9
         noise = Noise(sizes, slow_s, healthy_s, np.full(len(sizes), 0.03))
-        mean, chance = rates_shift(noise)
+        mean, chance = whole_shift(noise)
         assert np.exp(mean) == pytest.approx(1.2, abs=0.03)
         ranges = [
             noise.part(np.flatnonzero((sizes >= least) & (sizes < 8 * least)).tolist()) for least in (2**25, 2**28)
         ]
         assert all(shift(part)[1] > ALPHA for part in ranges)
         assert chance < ALPHA
-        late_s = healthy_s + 15e-6
-        assert rates_shift(Noise(sizes, late_s, healthy_s, np.full(len(sizes), 0.03)))[1] > ALPHA
+
+    def test_a_time_that_every_call_takes_longer_adds_up_over_ranges(self):
+        """Half as long again below 1 MiB, a tenth above: no range tells, both together do."""
+        sizes = 2.0 ** np.arange(17, 33, 1.5)
+        healthy_s = 15e-6 + sizes / 270e9
+        noise = Noise(sizes, healthy_s + 10e-6, healthy_s, np.full(len(sizes), 0.08))
+        parts = [
+            noise.part(np.flatnonzero(rows).tolist()) for rows in (sizes < 2**20, (sizes >= 2**20) & (sizes < 2**25))
+        ]
+        assert all(shift(part)[1] > ALPHA for part in parts)
+        assert whole_shift(noise)[1] < ALPHA
 
     def test_the_right_curve_fits_best(self):
         noise = self.noise(np.geomspace(1, 2, 7))
@@ -329,6 +338,7 @@ def test_probabilities_are_shares_of_likelihoods_with_that_of_no_cause(monkeypat
     """Scores are minus twice the logarithms of likelihoods."""
     scores = (2.0, 3.0, 9.0)
     monkeypatch.setattr(ranking, "_alike", lambda one, other: False)
+    monkeypatch.setattr(ranking, "_untold", lambda one, other, rows: False)
     monkeypatch.setattr(ranking, "_finding", lambda group, probability, rows, evidence: probability)
     found = ranking._findings([SimpleNamespace(score=score) for score in scores], healthy_score, (), ())
     likely = np.exp(-np.array([*scores, healthy_score]) / 2)
@@ -383,3 +393,41 @@ def test_a_skew_is_added_to_every_call():
     assert all(b[0] / a[0] == pytest.approx(9 / 8, rel=0.01) for a, b in pairwise(added_s))
     assert found[0].flags == '--set cpu.start_skew="5 us"'
     assert found[0].label == "5 us more for each call"
+
+
+@pytest.mark.parametrize(("told", "chi2", "untold"), [(3.0, 9.0, True), (5.0, 9.0, False), (3.0, 90.0, False)])
+def test_causes_that_no_row_tells_apart_are_one_class(told, chi2, untold):
+    """However rare one is; but both must explain the rows."""
+
+    def scored(score, chi2, seldom):
+        candidate = ranking._Candidate("", "", (np.ones(7),), 0.0)
+        cause = SimpleNamespace(seldom=seldom)
+        return ranking._Scored(cause, candidate, (Fit(chi2, score, 0.1),), 0.0)
+
+    assert ranking._untold(scored(0.0, 7.0, 0.0), scored(told, chi2, 4.0), 7) == untold
+
+
+@pytest.fixture(scope="module")
+def slower_network(tmp_path_factory):
+    """A log of two nodes whose calls take 0.6 ms longer, at half the rate of their adapters, and names no network."""
+    topology = load_topology("hgx_h100", {"scale_out.nodes": "2", "nic.bandwidth": "200 Gb/s"})
+    rows = collsim.simulate(topology, "all_gather", [2**power for power in range(20, 33, 2)]).rows
+    path = tmp_path_factory.mktemp("network") / "all_gather.log"
+    path.write_text(log_text("all_gather", 16, 2, rows=[(row.requested_bytes, row.time_s * 1e6 + 600) for row in rows]))
+    return path
+
+
+SLOWER = ["other_network", "start_skew", "slow_adapters", "sockets"]
+
+
+def test_a_log_that_names_no_network_may_be_of_another_than_assumed(slower_network):
+    found = diagnose(slower_network, "hgx_h100", causes=SLOWER)
+    assert found.verdict == "doubtful"
+    assert found.findings[0].names[0] == "other_network"
+    assert any("which one is it?" in remark for remark in found.remarks)
+
+
+def test_a_network_that_was_asked_is_the_network(slower_network):
+    found = diagnose(slower_network, "hgx_h100", overrides={"scale_out.network": "infiniband"}, causes=SLOWER)
+    assert found.verdict == "faulty"
+    assert not any("which one is it?" in remark for remark in found.remarks)

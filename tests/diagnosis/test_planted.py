@@ -45,3 +45,14 @@ def test_healthy_logs_are_healthy_with_other_constants_too(tool):
         for seed in (11, 12):
             moved = tool.moved(plant, np.random.default_rng(seed))
             assert tool.made(plant, seed, moved).verdict in ("healthy", "fast"), (plant, seed)
+
+
+def test_what_was_printed_becomes_a_table_whose_last_line_of_a_plant_counts(tool):
+    line = (
+        "window  hgx_h100  x2 all_reduce  first {first:2d} of 8, in three {three:2d}, seeds 7 on, of 2.0 in its class"
+    )
+    sound = "healthy        hgx_h100     x1 all_reduce  first 19 of 20, in three 19, seeds 9 on   {'healthy': 19}"
+    head, _, *rows = tool.table("\n".join([line.format(first=1, three=2), line.format(first=6, three=7), sound]))
+    assert "of 8 planted faults 6 first and 7 in the first three; 19 of 20 healthy" in head
+    assert rows[2] == "| `window` | hgx_h100 | 2 | all_reduce | 6 of 8 | 7 | 2.0 | 7 |"
+    assert rows[3] == "| none, called healthy | hgx_h100 | 1 | all_reduce | 19 of 20 |  |  | 9 |"

@@ -74,6 +74,7 @@ def _read_count(value: Any) -> Parsed:
     if number is None or not 1 <= number <= MAX_COUNT:
         shown = f'"{value}"' if isinstance(value, str | int) and len(str(value)) < 40 else f"({type(value).__name__})"
         hint = "; for fewer adapters than GPUs, set nic.shared_by=2" if _is_part(value) else ""
+        hint = "; several are a grid of collsim sweep: nodes: [4, 8]" if "," in str(value) else hint
         raise _complain(f"count {shown} must be a whole number, 1 or more", f"write a number such as 8{hint}")
     return Parsed(str(number), float(number), (number,))
 

@@ -1,0 +1,69 @@
+"""The tuner that a network's plug-in brings: AWS's has choices of its own for EFA, which go before those of NCCL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from collsim.library.calls import Call, Candidate
+
+__all__ = ["TUNER_SINCE", "taken_by_plugin"]
+
+FILE = Path(__file__).with_name("plugin_tuner.yaml")
+TUNER_SINCE = (2, 19)
+"""First version of NCCL that asks a tuner (NCCL release notes)."""
+MOST_UNTOUCHED_NODES = 2
+"""Up to so many nodes the plug-in leaves the choice to NCCL (aws-ofi-nccl src/tuner/nccl_ofi_regions.cpp)."""
+GPUS_PER_NODE = 8
+
+
+@cache
+def _instances() -> dict[str, Any]:
+    import yaml
+
+    found = yaml.load(FILE.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return dict(found["instances"])
+
+
+def taken_by_plugin(call: Call, instance: str, rows: Sequence[Candidate]) -> Candidate | None:
+    """Return the one of NCCL's candidates that the plug-in takes on an *instance*; None if it leaves the choice.
+
+    Candidates that variables exclude are not among *rows*, and the plug-in then goes on to its next entry.
+    """
+    if call.n_nodes <= MOST_UNTOUCHED_NODES or call.n_ranks != GPUS_PER_NODE * call.n_nodes:
+        return None
+    known = {(row.algo, row.proto): row for row in rows}
+    for entry in _instances().get(instance, {}).get(call.op, ()):
+        row = known.get((entry["algo"], entry["proto"]))
+        if row is not None and _holds(entry, call):
+            return row
+    return None
+
+
+def _holds(entry: dict[str, Any], call: Call) -> bool:
+    """Return True if the size of a call is between the lines of an entry."""
+    ends = bool(entry.get("ends"))
+    first, last = (_at(entry.get(name), call.n_ranks, ends=ends) for name in ("from", "until"))
+    return (first is None or call.size_bytes >= first) and (last is None or call.size_bytes <= last)
+
+
+def _at(line: Sequence[Sequence[float]] | None, ranks: int, *, ends: bool) -> float | None:
+    """Return the bytes of a line at a number of ranks, straight in the logarithms; None: there is no line.
+
+    Not a number, which no size is above or below, where the line does not reach.
+
+    >>> line = [[16, 2**20], [64, 2**24]]
+    >>> _at(line, 32, ends=True) / 2**22, _at(line, 128, ends=False) / 2**26, _at(line, 128, ends=True)
+    (1.0, 1.0, nan)
+    """
+    if line is None:
+        return None
+    if ranks < line[0][0] or (ends and ranks > line[-1][0]):
+        return math.nan
+    after = next((place for place, (most, _) in enumerate(line) if ranks <= most), len(line) - 1)
+    (low, less), (high, more) = line[max(after, 1) - 1], line[max(after, 1)]
+    part = math.log(ranks / low) / math.log(high / low)
+    return float(less * (more / less) ** part)

@@ -1,0 +1,95 @@
+"""The tuner of AWS's plug-in: its choices by size and ranks, and when it has none (aws-ofi-nccl src/tuner)."""
+
+import pytest
+
+from collsim.core.errors import InputError
+from collsim.library.calls import Call
+from collsim.library.choice import choose
+from collsim.library.environment import read_environment
+from collsim.library.nccl.plugin_tuner import _instances
+from collsim.library.system import system_of
+from collsim.topology import load_topology
+
+MIB = 2**20
+
+
+def system(topo="hgx_b200", nodes=4, network="efa"):
+    return system_of(load_topology(topo, {"scale_out.nodes": str(nodes), "scale_out.network": network}))
+
+
+def chosen(size, op="all_reduce", nodes=4, system_=None, library="nccl-2.27", **variables):
+    call = Call(op, 8 * nodes, size, n_nodes=nodes)
+    found = choose(call, system_ or system(nodes=nodes), library, read_environment(variables))
+    return found.algo, found.proto
+
+
+@pytest.mark.parametrize(
+    ("mib", "expected"),
+    [
+        (0.25, ("tree", "LL")),
+        (17, ("tree", "LL128")),
+        (18, ("ring", "LL128")),
+        (127, ("ring", "LL128")),
+        (128, ("nvls_tree", "Simple")),
+        (415, ("nvls_tree", "Simple")),
+        (416, ("ring", "Simple")),
+    ],
+)
+def test_all_reduces_of_four_b200_nodes(mib, expected):
+    """Of 32 ranks lines are at 393216, 18350080, 133693440 and 435159040 bytes."""
+    assert chosen(int(mib * MIB)) == expected
+
+
+def test_between_points_lines_are_straight_in_logarithms():
+    """Of 48 ranks tree/LL128 ends at 18350080 (40370176 / 18350080) ** log2(1.5) = 29100000 bytes."""
+    assert chosen(29_090_000, nodes=6) == ("tree", "LL128")
+    assert chosen(29_110_000, nodes=6) != ("tree", "LL128")
+
+
+def test_two_nodes_other_networks_and_older_libraries_are_left_to_nccl():
+    own = chosen(64 * MIB, OFI_NCCL_TUNER_TYPE="Internal")
+    assert own != chosen(64 * MIB)
+    assert own == chosen(64 * MIB, system_=system(network="infiniband"))
+    assert chosen(MIB, op="all_gather", nodes=2) == chosen(
+        MIB, op="all_gather", nodes=2, OFI_NCCL_TUNER_TYPE="Internal"
+    )
+    assert chosen(64 * MIB, library="nccl-2.18", system_=system("hgx_h100")) == chosen(
+        64 * MIB, library="nccl-2.18", system_=system("hgx_h100", network="infiniband")
+    )
+
+
+def test_variables_go_before_the_plugin():
+    assert chosen(64 * MIB, NCCL_ALGO="Tree")[0] == "tree"
+    assert chosen(64 * MIB, NCCL_PROTO="^LL128")[1] != "LL128"
+
+
+def test_each_generation_has_choices_of_its_own():
+    found = {topo: chosen(40 * MIB, system_=system(topo)) for topo in ("hgx_h100", "hgx_h200", "hgx_b200", "hgx_b300")}
+    assert found == {
+        "hgx_h100": ("ring", "LL128"),
+        "hgx_h200": ("ring", "LL128"),
+        "hgx_b200": ("ring", "LL128"),
+        "hgx_b300": ("tree", "LL128"),
+    }
+    assert chosen(100 * MIB, op="all_gather") == ("ring", "LL128")
+
+
+def test_a_rack_is_no_such_instance():
+    assert system("gb200_nvl72", 3).instance == ""
+    assert system("hgx_b200", 4).instance == "p6-b200"
+
+
+def test_lines_rise_in_ranks_and_have_a_library_s_words():
+    for ops in _instances().values():
+        for entries in ops.values():
+            for entry in entries:
+                assert entry["algo"] in ("ring", "tree", "nvls_tree")
+                assert entry["proto"] in ("LL", "LL128", "Simple")
+                for name in {"from", "until"} & set(entry):
+                    ranks = [point[0] for point in entry[name]]
+                    assert ranks == sorted(set(ranks))
+
+
+def test_an_unknown_tuner_is_refused():
+    with pytest.raises(InputError, match="no tuner that is modelled"):
+        read_environment({"OFI_NCCL_TUNER_TYPE": "Mine"})

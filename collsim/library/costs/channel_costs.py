@@ -138,6 +138,8 @@ class Protocol:
         Exponent with which the rates of channels and link meet; inf: the smaller one holds.
     stepwise : bool
         A channel reaches steps / (steps + 1) of its rate: after the steps of a loop it only copies out.
+    copy_out_rate_Bps : float or None
+        Rate of that copy, where the steps are slower than the memory of the GPU; None: that of the channel.
     cut_through : bool
         Lines carry flags, so that a chunk is passed on while it still arrives: a step takes more than the longer of
         the bytes and the overhead, but less than both.
@@ -186,6 +188,7 @@ class Protocol:
     duplex_share: float | None = None
     softness: float = math.inf
     stepwise: bool = False
+    copy_out_rate_Bps: float | None = None
     cut_through: bool = False
     one_way_rate_Bps: float | None = None
     contention: float = 0.0
@@ -202,7 +205,9 @@ class Protocol:
     def rates_Bps(self, use: Use, steps: int, dtype: str = "float") -> Float:
         """Return float64[n]: the payload rate that each transfer can reach in a loop of so many steps."""
         rate = np.full(len(use.lanes), self.channel_rate_Bps)
-        rate *= steps / (steps + 1) if self.stepwise else 1.0
+        if self.stepwise:
+            copy_out = self.channel_rate_Bps / (self.copy_out_rate_Bps or self.channel_rate_Bps)
+            rate *= steps / (steps + copy_out)
         if dtype in self.reduce_rates_Bps:  # the same threads move and add, so the times of both add up
             rate = np.where(use.adds, 1 / (1 / rate + 1 / self.reduce_rates_Bps[dtype]), rate)
         if math.isinf(self.softness):

@@ -106,11 +106,13 @@ def _past(labels: Int) -> int:
 def stores_of(lowered: Lowered) -> Float:
     """Return float64[n]: how many elements of a line of LL a receiver stores more than `FEWEST_STORES`.
 
-    What it adds to its own goes on to the next rank as a whole line; operations that only copy are kernels of bytes.
+    What it adds to its own goes on to the next rank as a whole line, until the sum is complete; operations that only
+    copy are kernels of bytes.
     """
-    told = OPERATIONS.get(lowered.schedule.op)
+    told, adds, step = OPERATIONS.get(lowered.schedule.op), lowered.use.adds, lowered.transfers.step
     element_bytes = DTYPES[lowered.dtype] if told is None or told.reduces else 1
-    return np.where(lowered.use.adds, 0.0, LINE_BYTES / element_bytes - FEWEST_STORES)
+    passes_on = adds & (step < step.max(initial=0, where=adds))
+    return np.where(passes_on, 0.0, LINE_BYTES / element_bytes - FEWEST_STORES)
 
 
 def peers_of(lowered: Lowered) -> int:

@@ -62,14 +62,14 @@ def test_elements_of_a_line_are_stored_one_by_one():
     ("op", "dtype", "stores"),
     [
         ("all_gather", "float", [6] * 7),  # a kernel of bytes, whatever the type
-        ("reduce_scatter", "int8", [0] * 7),  # what is added goes on as whole lines
+        ("reduce_scatter", "int8", [0] * 6 + [6]),  # what is added goes on as whole lines, until the sum is complete
         ("all_reduce", "float", [0] * 14),
-        ("all_reduce", "int8", [0] * 7 + [6] * 7),
-        ("all_reduce", "half", [0] * 7 + [2] * 7),
-        ("all_reduce", "double", [0] * 7 + [-1] * 7),
+        ("all_reduce", "int8", [0] * 6 + [6] * 8),
+        ("all_reduce", "half", [0] * 6 + [2] * 8),
+        ("all_reduce", "double", [0] * 6 + [-1] * 8),
     ],
 )
-def test_receivers_that_copy_store_elements(op: str, dtype: str, stores: list[int]):
+def test_receivers_that_keep_what_they_get_store_elements(op: str, dtype: str, stores: list[int]):
     request = ScheduleRequest(operation(op), 8, 1 << 20)
     run = prepare(load_topology("hgx_h100"), load_profile("hgx_h100"), range(8))
     lowered = lower(algorithm(op, "ring").build(request), run, dtype)

@@ -58,7 +58,8 @@ class Fit(NamedTuple):
     """Where the fit of a system starts: a file of `STARTS`, or the shipped profile of a relative.
 
     Which GPUs follow, and clusters whose nodes are that system; on which kind of host the logs were taken; whether the
-    relative has the same GPU; and who lends the intervals of kernels of which no row can be left out.
+    relative has the same GPU; who lends the intervals of kernels of which no row can be left out; and whether channels
+    of messages, of which no log was fitted, store as fast as those of rings, because a port binds both.
     """
 
     start: str
@@ -67,6 +68,7 @@ class Fit(NamedTuple):
     host: str = "bare"
     alike: bool = False
     lender: str = ""
+    as_rings: bool = False
 
 
 class Between(NamedTuple):
@@ -96,8 +98,8 @@ FITS = {
     "dgx_a100": Fit("ampere", ("A100", "A800"), lender="hgx_h100"),
     "dgx2_v100": Fit("volta", ("V100",), lender="hgx_h100"),
     "mi300x_ubb8": Fit("xgmi", ("MI300X",)),
-    "l40s_8gpu": Fit("pcie", ("L40", "RTX 40")),
-    "rtx_pro_6000_8gpu": Fit("pcie", ("RTX PRO 6000", "RTX 50")),
+    "l40s_8gpu": Fit("pcie", ("L40", "RTX 40"), as_rings=True),
+    "rtx_pro_6000_8gpu": Fit("pcie", ("RTX PRO 6000", "RTX 50"), as_rings=True),
 }
 """In this order: a relative comes first."""
 
@@ -173,11 +175,21 @@ def fit(system: str, *, without: int = 0) -> Calibration:
     levels = {peer_level(topology, range(row.case.ranks), read_environment(dict(row.case.environment))) for row in rows}
     if FITS[system].lender:
         found = with_lent(found, FITS[system].lender)
+    if FITS[system].as_rings:
+        found = replace(found, profile=with_rates_of_rings(found.profile))
     systems, peers = (*found.profile.systems, *FITS[system].clusters), tuple(sorted(filter(None, levels)))
     return replace(
         found,
         profile=replace(found.profile, systems=systems, gpus=FITS[system].gpus, peers=peers, host=FITS[system].host),
     )
+
+
+def with_rates_of_rings(profile: Profile) -> Profile:
+    """Return a profile whose channels of messages in the Simple protocol are as fast as those of rings."""
+    rate_Bps = profile.families["ring"]["Simple"].channel_rate_Bps
+    messages = dict(profile.families["messages"])
+    messages["Simple"] = replace(messages["Simple"], channel_rate_Bps=rate_Bps, one_way_rate_Bps=rate_Bps)
+    return replace(profile, families={**profile.families, "messages": messages})
 
 
 def with_lent(found: Calibration, lender: str) -> Calibration:

@@ -9,6 +9,7 @@ from typing import Any
 from collsim.core.units import format_bandwidth
 from collsim.explanation.bench import Bench
 from collsim.explanation.findings import Chosen
+from collsim.explanation.removals import STEP_OVERHEADS
 from collsim.library import Profile
 from collsim.library.library import PROTOCOLS
 from collsim.simulation.request.fields import BY_NAME
@@ -22,7 +23,7 @@ MOST_CONTENDERS = 6
 MOST_RANKS = 256
 """Up to so many ranks all algorithms are tried: on more that takes minutes."""
 HALVED = {
-    "overheads of every step halved": ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "turn_s"),
+    "overheads of every step halved": STEP_OVERHEADS,
     "overheads once a call halved": ("base_s", "channel_overhead_s", "peer_overhead_s"),
 }
 """What no flag sets: how fast library and GPU are."""

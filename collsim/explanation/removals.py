@@ -19,7 +19,10 @@ from collsim.library.library import PROTOCOLS
 from collsim.simulation.lowering import as_seen
 from collsim.topology import Topology
 
-__all__ = ["OVERLAP", "REMOVALS", "Removal", "Site", "with_costs"]
+__all__ = ["OVERLAP", "REMOVALS", "STEP_OVERHEADS", "Removal", "Site", "with_costs"]
+
+
+STEP_OVERHEADS = ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "store_overhead_s", "turn_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def _set(names: Iterable[str], value: Any = 0.0, **own: Any) -> Callable[..., tu
 
 
 def _no_step_overheads(topology: Topology, profile: Profile, _: Site) -> tuple[Topology, Profile]:
-    zero: dict[str, Any] = {"message_overhead_s": 0.0, "small_overhead_s": None, "slice_overhead_s": 0.0, "turn_s": 0.0}
+    zero: dict[str, Any] = dict.fromkeys(STEP_OVERHEADS, 0.0) | {"small_overhead_s": None}
     return topology, with_costs(profile, lambda costs: replace(costs, **zero), message_overhead_s=0.0)
 
 
@@ -124,7 +127,8 @@ def _no_wire_latency(topology: Topology, profile: Profile, _: Site) -> tuple[Top
 
 def _no_channel_rates(topology: Topology, profile: Profile, _: Site) -> tuple[Topology, Profile]:
     free: dict[str, Any] = {
-        "channel_rate_Bps": math.inf, "one_way_rate_Bps": None, "reduce_rates_Bps": {}, "stepwise": False,
+        "channel_rate_Bps": math.inf, "one_way_rate_Bps": None, "copy_out_rate_Bps": None,
+        "reduce_rates_Bps": {}, "stepwise": False,
         "softness": math.inf, "contention": 0.0,
     }  # fmt: skip
     return topology, with_costs(profile, lambda costs: replace(costs, **free), channel_rate_Bps=math.inf)
@@ -162,7 +166,7 @@ REMOVALS = (
     ),
     Removal(
         "latency", "overheads of every step",
-        ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "turn_s"), _no_step_overheads,
+        STEP_OVERHEADS, _no_step_overheads,
     ),
     Removal("latency", "links and switches", (), _no_wire_latency),
     Removal(
@@ -180,7 +184,8 @@ REMOVALS = (
         ),
     ),
     Removal(
-        "protocol", "rates of channels", ("channel_rate_Bps", "one_way_rate_Bps"), _no_channel_rates,
+        "protocol", "rates of channels", ("channel_rate_Bps", "one_way_rate_Bps", "copy_out_rate_Bps"),
+        _no_channel_rates,
     ),
     Removal("protocol", "what links reach of line rate, and memory", (), _bare),
 )  # fmt: skip

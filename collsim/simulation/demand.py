@@ -7,8 +7,9 @@ import numpy as np
 from collsim.collectives.algorithm import KIB
 from collsim.collectives.node_p2p import turns_of
 from collsim.core.arrays import distinct
+from collsim.core.operations import DTYPES, OPERATIONS
 from collsim.fabric.fabric import Float, Int
-from collsim.library.costs.channel_costs import Protocol
+from collsim.library.costs.channel_costs import FEWEST_STORES, LINE_BYTES, Protocol
 from collsim.library.costs.laws import Work, groups_messages
 from collsim.library.costs.message_costs import Messages
 from collsim.library.costs.network_costs import windowed_Bps
@@ -24,6 +25,7 @@ __all__ = [
     "is_grouped",
     "messages_of",
     "peers_of",
+    "stores_of",
     "work_of",
 ]
 
@@ -99,6 +101,18 @@ def held_back(lowered: Lowered, run: LoweredRun, caps_Bps: Float, rows: Int | sl
 
 def _past(labels: Int) -> int:
     return int(labels.max(initial=0)) + 1
+
+
+def stores_of(lowered: Lowered) -> Float:
+    """Return float64[n]: how many elements of a line of LL a receiver stores more than `FEWEST_STORES`.
+
+    What it adds to its own goes on to the next rank as a whole line, until the sum is complete; operations that only
+    copy are kernels of bytes.
+    """
+    told, adds, step = OPERATIONS.get(lowered.schedule.op), lowered.use.adds, lowered.transfers.step
+    element_bytes = DTYPES[lowered.dtype] if told is None or told.reduces else 1
+    passes_on = adds & (step < step.max(initial=0, where=adds))
+    return np.where(passes_on, 0.0, LINE_BYTES / element_bytes - FEWEST_STORES)
 
 
 def peers_of(lowered: Lowered) -> int:

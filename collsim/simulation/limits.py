@@ -21,7 +21,16 @@ from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Bool, Origin, Protocol, soft_max
 from collsim.library.costs.laws import Work, cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
-from collsim.simulation.demand import filling_bytes, heads_of, held_back, is_grouped, messages_of, peers_of, work_of
+from collsim.simulation.demand import (
+    filling_bytes,
+    heads_of,
+    held_back,
+    is_grouped,
+    messages_of,
+    peers_of,
+    stores_of,
+    work_of,
+)
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.result import Limit
 
@@ -35,8 +44,8 @@ LEAST_SLOWER = 0.03
 """Wires are told as well if at half their rate the call would take so much longer, although they decide less today."""
 EQUALLY_LOADED = 1e-3
 """Links within this share of each other count as equally loaded."""
-TIMES = ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "turn_s")
-RATES = ("channel_rate_Bps", "one_way_rate_Bps", "host_rate_Bps")
+TIMES = ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "store_overhead_s", "turn_s")
+RATES = ("channel_rate_Bps", "one_way_rate_Bps", "copy_out_rate_Bps", "host_rate_Bps")
 OF_HOST = ("floor", "launch", "thread_launch")
 """Constants that are the host's."""
 FREE = 1e6
@@ -116,6 +125,7 @@ class Parts:
             begin_s, left_s = sum(told.values()), max(once_s - over_s, 0.0)
             told = {name: part_s * min(left_s / begin_s, 1.0) if begin_s else 0.0 for name, part_s in told.items()}
             alone = "channel_rate_Bps" if costs.one_way_rate_Bps is None else "one_way_rate_Bps"
+            alone = "copy_out_rate_Bps" if costs.copy_out_rate_Bps is not None else alone
             told[alone] = max(left_s - begin_s, 0.0)  # the copies out at the ends of calls in a row
         else:
             filling = float(filling_bytes(lowered, np.array([largest_bytes]))[0])
@@ -291,6 +301,7 @@ def _groups(
 def _law_within(lowered: Lowered, run: LoweredRun, work: Work, transfer: Int) -> Law:
     """Return the law of rates and waits within a node."""
     use, size_bytes = _taken(work, transfer).use, lowered.size_bytes[transfer]
+    stores = stores_of(lowered)[transfer]
     moves = (lowered.transfers.src[transfer] != lowered.transfers.dst[transfer]) * heads_of(lowered, run)[transfer]
 
     def law(costs: Protocol, wire: float) -> tuple[Float, Float]:
@@ -298,7 +309,7 @@ def _law_within(lowered: Lowered, run: LoweredRun, work: Work, transfer: Int) ->
             rates = cap_Bps(costs, work)[transfer]
         else:
             rates = costs.rates_Bps(replace(use, alone_Bps=use.alone_Bps * wire), work.steps, work.dtype)
-        return rates, np.where(moves > 0, costs.latency_s(size_bytes, rates), 0.0) * moves
+        return rates, np.where(moves > 0, costs.latency_s(size_bytes, rates, stores), 0.0) * moves
 
     return law
 

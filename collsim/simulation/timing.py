@@ -32,7 +32,16 @@ from collsim.library.costs.message_costs import Messages, call_s, port_capacity_
 from collsim.schedule import Schedule, Transfers
 from collsim.simulation.arrivals import with_arrivals
 from collsim.simulation.calls_in_a_row import busiest, channel_of_rank
-from collsim.simulation.demand import filling_bytes, heads_of, held_back, is_grouped, messages_of, peers_of, work_of
+from collsim.simulation.demand import (
+    filling_bytes,
+    heads_of,
+    held_back,
+    is_grouped,
+    messages_of,
+    peers_of,
+    stores_of,
+    work_of,
+)
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
 from collsim.simulation.lowering import Lowered, LoweredRun
@@ -466,7 +475,8 @@ def problem_of(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Prot
     transfers, size_bytes = lowered.transfers, lowered.size_bytes
     trunks = run.trunks.take(lowered.used, _wire_copies(lowered, costs, network))
     rates, port_Bps = _rates(lowered, run, costs)
-    waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0) * heads_of(lowered, run)
+    latency_s = costs.latency_s(size_bytes, rates, stores_of(lowered))
+    waits_s = np.where(transfers.src != transfers.dst, latency_s, 0.0) * heads_of(lowered, run)
     waits_s += trunks.latency_s[lowered.route]
     late_s = np.zeros(len(transfers))
     if network is not None and lowered.steps is not None:

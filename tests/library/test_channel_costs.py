@@ -13,6 +13,7 @@ from collsim.collectives import ScheduleRequest, algorithm, algorithms_for, fami
 from collsim.core.operations import OPERATIONS, operation
 from collsim.library import Protocol, load_profile
 from collsim.library.costs.channel_costs import FAMILIES, PEER_FAMILIES, STAND_IN, Use
+from collsim.simulation.demand import stores_of
 from collsim.simulation.lowering import lower, prepare
 from collsim.simulation.timing import time_lowered
 from collsim.topology import load_topology
@@ -40,6 +41,47 @@ def test_soft_limits_meet_at_the_root_of_two():
 
 def test_last_step_of_a_ring_only_copies():
     assert rate(Protocol(0.0, 30e9, stepwise=True), steps=14) == pytest.approx(30e9 * 14 / 15)
+
+
+def test_a_copy_inside_the_gpu_takes_less_than_a_step():
+    # Fourteen steps of 10 us each and a copy of 4 us: 140 of 144 us are steps.
+    costs = Protocol(0.0, 12e9, stepwise=True, copy_out_rate_Bps=30e9)
+    assert rate(costs, steps=14) == pytest.approx(12e9 * 140 / 144)
+    assert rate(replace(costs, copy_out_rate_Bps=12e9), steps=14) == rate(Protocol(0.0, 12e9, stepwise=True), steps=14)
+
+
+def test_elements_of_a_line_are_stored_one_by_one():
+    costs = Protocol(1e-6, 30e9, store_overhead_s=32e-9)
+    sizes, speed = np.array([2048.0, 4096.0, 65536.0]), np.full(3, 30e9)
+    assert costs.latency_s(sizes, speed, 6.0) == pytest.approx([1e-6 + 96e-9, 1e-6 + 192e-9, 1e-6 + 192e-9])
+    assert costs.latency_s(sizes, speed, -1.0)[1] == pytest.approx(1e-6 - 32e-9)
+    assert Protocol(1e-9, 30e9, store_overhead_s=32e-9).latency_s(sizes, speed, -1.0).min() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "stores"),
+    [
+        ("all_gather", "float", [6] * 7),  # a kernel of bytes, whatever the type
+        ("reduce_scatter", "int8", [0] * 6 + [6]),  # what is added goes on as whole lines, until the sum is complete
+        ("all_reduce", "float", [0] * 14),
+        ("all_reduce", "int8", [0] * 6 + [6] * 8),
+        ("all_reduce", "half", [0] * 6 + [2] * 8),
+        ("all_reduce", "double", [0] * 6 + [-1] * 8),
+    ],
+)
+def test_receivers_that_keep_what_they_get_store_elements(op: str, dtype: str, stores: list[int]):
+    request = ScheduleRequest(operation(op), 8, 1 << 20)
+    run = prepare(load_topology("hgx_h100"), load_profile("hgx_h100"), range(8))
+    lowered = lower(algorithm(op, "ring").build(request), run, dtype)
+    by_step = {int(step): float(n) for step, n in zip(lowered.transfers.step, stores_of(lowered), strict=True)}
+    assert [by_step[step] for step in sorted(by_step)] == stores
+
+
+@pytest.mark.parametrize("op", ["all_gather", "all_reduce", "broadcast"])
+def test_bytes_take_as_long_as_floats_or_longer_with_ll(op: str):
+    told = {"environment": {"NCCL_PROTO": "LL", "NCCL_ALGO": "Ring", "NCCL_NVLS_ENABLE": "0"}, "ranks": 8}
+    times = {d: collsim.simulate("hgx_h100", op, 1 << 18, dtype=d, **told).rows[0].time_s for d in ("float", "int8")}
+    assert times["int8"] > times["float"] if op == "all_reduce" else times["int8"] == times["float"]
 
 
 def test_overhead_grows_from_small_chunks_to_large():

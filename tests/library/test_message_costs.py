@@ -177,6 +177,12 @@ def test_without_staging_nothing_is_copied_out():
     assert period(ring, [50e-6] * 4, replace(BASE, zero_copy=True)) == pytest.approx(60e-6)
 
 
+def test_memory_may_be_faster_than_the_port_that_is_copied_from():
+    ring = [(rank, (rank + 1) % 4, 0, 1e6) for rank in range(4)]
+    costs = replace(BASE, copy_out_rate_Bps=60e9)
+    assert period(ring, [50e-6] * 4, costs) == pytest.approx(60e-6 + DRAIN_S / 2)
+
+
 def test_a_rank_that_only_receives_is_as_fast_as_its_port():
     incast = [(src, 0, src, 1e6) for src in (1, 2, 3)]
     assert period(incast, [300e-6] * 3, BASE) == pytest.approx(300e-6)

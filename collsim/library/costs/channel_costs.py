@@ -53,6 +53,9 @@ and the longer of both. With LL on 2, 4 and 8 ranks a chunk of 4 KiB adds a thir
 every step, on Ampere, Hopper and Blackwell alike; the longer of both (6) adds nothing, the sum too much on 8 ranks."""
 LEAST_S = 1e-12
 """Stands for no time where a root is taken."""
+LINE_BYTES, LINES_AT_ONCE, FEWEST_STORES = 8, 512, 2
+"""Payload of a line of LL, and lines that the threads of a channel work on at a time, one each (NCCL
+src/device/prims_ll.h); elements of a line with the four bytes each that fits hold."""
 SMALL_CHUNK_BYTES, LARGE_CHUNK_BYTES = 2**11, 2**14
 """Between these sizes the cost of a step goes from that of one filled slice to that of two."""
 
@@ -138,6 +141,11 @@ class Protocol:
         Exponent with which the rates of channels and link meet; inf: the smaller one holds.
     stepwise : bool
         A channel reaches steps / (steps + 1) of its rate: after the steps of a loop it only copies out.
+    store_overhead_s : float
+        What it adds to a step if threads that copy lines of LL out store one more element each: they store them one by
+        one, a whole number of a line of eight bytes.
+    copy_out_rate_Bps : float or None
+        Rate of that copy, where the steps are slower than the memory of the GPU; None: that of the channel.
     cut_through : bool
         Lines carry flags, so that a chunk is passed on while it still arrives: a step takes more than the longer of
         the bytes and the overhead, but less than both.
@@ -186,6 +194,8 @@ class Protocol:
     duplex_share: float | None = None
     softness: float = math.inf
     stepwise: bool = False
+    store_overhead_s: float = 0.0
+    copy_out_rate_Bps: float | None = None
     cut_through: bool = False
     one_way_rate_Bps: float | None = None
     contention: float = 0.0
@@ -202,7 +212,9 @@ class Protocol:
     def rates_Bps(self, use: Use, steps: int, dtype: str = "float") -> Float:
         """Return float64[n]: the payload rate that each transfer can reach in a loop of so many steps."""
         rate = np.full(len(use.lanes), self.channel_rate_Bps)
-        rate *= steps / (steps + 1) if self.stepwise else 1.0
+        if self.stepwise:
+            copy_out = self.channel_rate_Bps / (self.copy_out_rate_Bps or self.channel_rate_Bps)
+            rate *= steps / (steps + copy_out)
         if dtype in self.reduce_rates_Bps:  # the same threads move and add, so the times of both add up
             rate = np.where(use.adds, 1 / (1 / rate + 1 / self.reduce_rates_Bps[dtype]), rate)
         if math.isinf(self.softness):
@@ -216,8 +228,11 @@ class Protocol:
         both = self.link_share if self.duplex_share is None else self.duplex_share
         return np.where(duplex, both, self.link_share)
 
-    def latency_s(self, size_bytes: Float, rate_Bps: Float) -> Float:
-        """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*."""
+    def latency_s(self, size_bytes: Float, rate_Bps: Float, stores: Float | float = 0.0) -> Float:
+        """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*.
+
+        *stores* says how many elements of a line its receiver stores more than `FEWEST_STORES`.
+        """
         if self.back_to_back:
             return np.full(len(size_bytes), self.slice_overhead_s)
         overhead = np.full(len(size_bytes), self.message_overhead_s)
@@ -225,6 +240,9 @@ class Protocol:
             span = math.log2(LARGE_CHUNK_BYTES / SMALL_CHUNK_BYTES)
             large = np.clip(np.log2(np.maximum(size_bytes, 1) / SMALL_CHUNK_BYTES) / span, 0, 1)
             overhead = self.small_overhead_s + (self.message_overhead_s - self.small_overhead_s) * large
+        if self.store_overhead_s:
+            lines = np.minimum(size_bytes / (LINE_BYTES * LINES_AT_ONCE), 1.0)
+            overhead = np.maximum(overhead + self.store_overhead_s * stores * lines, 0.0)
         if self.cut_through:
             bytes_s = size_bytes / rate_Bps
             step_s = soft_max(bytes_s, np.maximum(overhead, LEAST_S), LINE_SHARPNESS)

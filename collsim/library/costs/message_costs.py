@@ -221,7 +221,8 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
     moves, n, last_s = messages.moves, messages.n_ranks, float(finish_s.max(initial=0.0))
     src, dst = messages.src[moves], messages.dst[moves]
     finish_s, size = finish_s[moves], messages.size_bytes[moves]
-    drained_s = finish_s + (0.0 if costs.zero_copy else np.minimum(size, messages.chunk_bytes) / _alone_Bps(costs))
+    copy_out_Bps = costs.copy_out_rate_Bps or _alone_Bps(costs)
+    drained_s = finish_s + (0.0 if costs.zero_copy else np.minimum(size, messages.chunk_bytes) / copy_out_Bps)
     begin_s = costs.base_s + costs.channel_overhead_s * messages.channels_for_all
     if messages.at_once is not None:
         return begin_s + float(drained_s.max(initial=0.0))  # ranks wait for each other in pairs that are all alike

@@ -136,8 +136,9 @@ class _Writer:
             shared = (launch, f"{family}.{key}") in self.fitted
             name = f"{family}.{key}" if shared else f"{family}.{proto}.{key}"
             yield f"{indent}{key}: {self.figure(launch, name, key, value)}"
-        for name, rate in costs.reduce_rates_Bps.items():
-            yield f"{indent}reduce_rate: {{{name}: {self.figure(launch, '', 'reduce_rate', rate)}}}"
+        if costs.reduce_rates_Bps:
+            rates = ", ".join(f"{name}: {self.adding(costs, name)}" for name in costs.reduce_rates_Bps)
+            yield f"{indent}reduce_rate: {{{rates}}}"
         for flag in PROTOCOL_FLAGS:
             if getattr(costs, flag):
                 yield f"{indent}{flag}: true"
@@ -155,6 +156,12 @@ class _Writer:
             return f"{{value: {_text(key, value)}, status: derived, source: 'as of ring'}}"
         status, source = self.unfitted(launch, name, key)
         return f"{{value: {_text(key, value)}, status: {status}, source: {_quoted(source)}}}"
+
+    def adding(self, costs: Protocol, dtype: str) -> str:
+        """Return the rate of adding a data type, which no fit of logs moves, as the start has it."""
+        origin = costs.origins[f"reduce_rate.{dtype}"]
+        value = _text("reduce_rate", costs.reduce_rates_Bps[dtype])
+        return f"{{value: {value}, status: {origin.status}, source: {_quoted(origin.source)}}}"
 
     def is_moved(self, key: str, start: float, value: float) -> bool:
         """Return True if the fit moved a figure; those of a joint fit move a little with terms that others share."""

@@ -60,6 +60,7 @@ def test_every_table_is_of_a_system_in_the_split():
     assert {path.stem for path in DATA.glob("*.csv")} == {
         *SYSTEMS,
         "split",
+        "element_types",
         "moe",
         "moe_calls",
         "moe_kernels",

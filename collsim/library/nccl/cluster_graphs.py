@@ -124,7 +124,17 @@ def tree_across(call: Call, system: System, ring: Graph) -> Graph:
     for tried in RATES_GBPS[system.architecture]:
         if ring.inter_GBps < tried <= 2 * ring.inter_GBps and _inside(call, total, tried) >= ring.channels:
             inside = max(inside, float(tried))
-    return Graph(ring.channels, inside, ring.inter_GBps, ring.same_order)
+    return Graph(ring.channels, inside, ring.inter_GBps, ring.same_order, one_parent=_one_parent(call, system))
+
+
+def _one_parent(call: Call, system: System) -> bool:
+    """Return True if a GPU has both ways of a tree through the network (NCCL src/graph/search.cc).
+
+    So with one GPU a domain, and from Hopper on where no second GPU is as near to an adapter: the search tries that
+    before it takes a longer way to the adapter. Whose adapters are near to several no file says but where they share.
+    """
+    alone = system.nics_per_gpu >= 1 and system.architecture in ("hopper", "blackwell")
+    return call.ranks_per_node == 1 or alone
 
 
 def nvls_across(call: Call, system: System) -> Graph:

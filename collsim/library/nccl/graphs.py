@@ -72,6 +72,7 @@ def _least(found: list[dict[str, Graph]]) -> dict[str, Graph]:
             min(graphs[algo].intra_GBps for graphs in found),
             min(graphs[algo].inter_GBps for graphs in found),
             same_order=all(graphs[algo].same_order for graphs in found),
+            one_parent=any(graphs[algo].one_parent for graphs in found),
         )
         for algo in shared
     }

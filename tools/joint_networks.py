@@ -78,7 +78,9 @@ supports NVIDIA GPUDirect RDMA"; maintainers of aws/aws-ofi-nccl in issues 104 a
 on)."""
 ADDED = (LATE, COPIED)
 """Times that make a step's arrival later, on top of what its kernel and protocol cost."""
-SPREADS = {"message_overhead_s": 3.0, "turn_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
+SPREADS = {
+    "message_overhead_s": 3.0, "turn_s": 3.0, "peer_overhead_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0
+}  # fmt: skip
 """The same of constants of a kernel anywhere. A turn is the work of a thread that posts a request, and what that waits
 for meanwhile; how late a step arrives is host, adapter, fabric and flush together. Logs tell the two apart by few rows:
 with 1.5, 2 and 3 for turns the fit is as near (losses of 355, 354 and 353); with training sites left out losses are
@@ -211,6 +213,7 @@ class Law:
             "message_overhead_s",
             *ADDED,
             "turn_s",
+            "peer_overhead_s",
             "base_s",
             "channel_rate_Bps",
             "one_way_rate_Bps",

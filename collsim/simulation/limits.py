@@ -21,7 +21,16 @@ from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Bool, Origin, Protocol, soft_max
 from collsim.library.costs.laws import Work, cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
-from collsim.simulation.demand import filling_bytes, heads_of, held_back, is_grouped, messages_of, peers_of, work_of
+from collsim.simulation.demand import (
+    filling_bytes,
+    heads_of,
+    held_back,
+    is_grouped,
+    messages_of,
+    peers_across,
+    peers_of,
+    work_of,
+)
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.result import Limit
 
@@ -109,11 +118,13 @@ class Parts:
     ) -> None:
         """Add what a call takes on the device beside its transfers, *once_s* altogether."""
         costs, network = both_costs
-        over_s = network.base_s if network is not None and lowered.steps is not None else 0.0
+        between = {"base_s": network.base_s} if network is not None and lowered.steps is not None else {}
         told = {"base_s": costs.base_s}
         if is_grouped(lowered, costs):
+            if between and network is not None:
+                between["peer_overhead_s"] = network.peer_overhead_s * peers_across(lowered, run)
             told["channel_overhead_s"] = costs.channel_overhead_s * messages_of(lowered, run).channels_for_all
-            begin_s, left_s = sum(told.values()), max(once_s - over_s, 0.0)
+            begin_s, left_s = sum(told.values()), max(once_s - sum(between.values()), 0.0)
             told = {name: part_s * min(left_s / begin_s, 1.0) if begin_s else 0.0 for name, part_s in told.items()}
             alone = "channel_rate_Bps" if costs.one_way_rate_Bps is None else "one_way_rate_Bps"
             told[alone] = max(left_s - begin_s, 0.0)  # the copies out at the ends of calls in a row
@@ -125,7 +136,8 @@ class Parts:
         told["copy_rate_Bps"] = costs.copies * lowered.schedule.size_bytes / costs.copy_rate_Bps
         for name, part_s in told.items():
             self.add(("node", name), part_s)
-        self.add(("network", "base_s"), over_s)
+        for name, part_s in between.items():
+            self.add(("network", name), part_s)
 
 
 def hide_wires(

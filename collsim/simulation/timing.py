@@ -32,7 +32,16 @@ from collsim.library.costs.message_costs import Messages, call_s, port_capacity_
 from collsim.schedule import Schedule, Transfers
 from collsim.simulation.arrivals import with_arrivals
 from collsim.simulation.calls_in_a_row import busiest, channel_of_rank
-from collsim.simulation.demand import filling_bytes, heads_of, held_back, is_grouped, messages_of, peers_of, work_of
+from collsim.simulation.demand import (
+    filling_bytes,
+    heads_of,
+    held_back,
+    is_grouped,
+    messages_of,
+    peers_across,
+    peers_of,
+    work_of,
+)
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
 from collsim.simulation.lowering import Lowered, LoweredRun
@@ -338,7 +347,9 @@ def _once_s(
     costs, network = both_costs
     if not is_grouped(lowered, costs):
         return base_s(lowered, costs, network, lowered.size_bytes)
-    over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
+    over_nodes_s = 0.0
+    if network is not None and lowered.steps is not None:
+        over_nodes_s = network.base_s + network.peer_overhead_s * peers_across(lowered, run)
     messages, finish_s, ends_Bps = _calls(lowered, problem, solution, run)
     return call_s(messages, finish_s, *ends_Bps, costs) - float(finish_s.max()) + over_nodes_s
 

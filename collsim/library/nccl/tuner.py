@@ -57,8 +57,8 @@ ONLY_SIMPLE = ("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 LL128_RING, LL128_TREE, LL128_TREE_ONE_NODE = 0.92, 120 / 128, 7 / 9
 LL_RING = 0.5
 LL_RING_UNTIL, LL_RING_BEFORE, LL_GATHERED_BEFORE, LL128_ALONE_BEFORE = (2, 20), 1 / 4, 1 / 3, 0.7
-"""Last version, of the sources of 2.18 and 2.20, that gives LL on rings a quarter of the bus, inside a domain a third
-unless it adds up all ranks, and LL128 on rings of one GPU a domain less; later a half, and as everywhere (tuning.cc)."""
+"""Last version that gives LL on rings a quarter of the bus, inside a domain a third unless it adds, and LL128 on rings
+of one GPU a domain less than others (src/graph/tuning.cc of 2.18 and 2.20); later a half, and no less."""
 BETWEEN_AND_BACK_UNTIL = (2, 22)
 """Last version in which a ring all-reduce counts twice as many hops between domains as there are domains, two too many,
 and in which one GPU a domain does not make the hops of a ring as dear as a tree's (src/graph/tuning.cc)."""

@@ -119,10 +119,10 @@ class Parts:
         """Add what a call takes on the device beside its transfers, *once_s* altogether."""
         costs, network = both_costs
         between = {"base_s": network.base_s} if network is not None and lowered.steps is not None else {}
+        if network is not None and between and network.peer_overhead_s:
+            between["peer_overhead_s"] = network.peer_overhead_s * peers_across(lowered, run)
         told = {"base_s": costs.base_s}
         if is_grouped(lowered, costs):
-            if between and network is not None:
-                between["peer_overhead_s"] = network.peer_overhead_s * peers_across(lowered, run)
             told["channel_overhead_s"] = costs.channel_overhead_s * messages_of(lowered, run).channels_for_all
             begin_s, left_s = sum(told.values()), max(once_s - sum(between.values()), 0.0)
             told = {name: part_s * min(left_s / begin_s, 1.0) if begin_s else 0.0 for name, part_s in told.items()}

@@ -159,7 +159,7 @@ class NetworkCosts:
         """Return the factor on the logarithms of intervals over *nodes* nodes: 1 up to those of the fit, more beyond.
 
         >>> NetworkCosts(nodes=8).reach(4), NetworkCosts(nodes=8).reach(32)
-        (1.0, 1.5)
+        (1.0, 2.0)
         """
         return 1 + FARTHER * math.log2(max(nodes / self.nodes, 1.0)) if self.nodes else 1.0
 

@@ -92,9 +92,9 @@ def ring_across(call: Call, system: System) -> Graph:
 
     >>> h100 = System("hopper", True, 20.6, links_per_gpu=18, nic_GBps=50.0)
     >>> ring_across(Call("all_reduce", 80, 2**20, n_nodes=10), h100)
-    Graph(channels=8, intra_GBps=48.0, inter_GBps=48.0, same_order=False)
+    Graph(channels=8, intra_GBps=48.0, inter_GBps=48.0, same_order=False, one_parent=False)
     >>> ring_across(Call("all_reduce", 20, 2**20, n_nodes=10), h100)
-    Graph(channels=4, intra_GBps=24.0, inter_GBps=24.0, same_order=False)
+    Graph(channels=4, intra_GBps=24.0, inter_GBps=24.0, same_order=False, one_parent=False)
     """
     adapters, lane = _adapters(call, system)
     total = _total(call, system)
@@ -142,7 +142,7 @@ def nvls_across(call: Call, system: System) -> Graph:
 
     >>> h100 = System("hopper", True, 20.6, links_per_gpu=18, nvls=True, nic_GBps=50.0)
     >>> nvls_across(Call("all_reduce", 16, 2**20, n_nodes=2), h100)
-    Graph(channels=8, intra_GBps=40.0, inter_GBps=48.0, same_order=True)
+    Graph(channels=8, intra_GBps=40.0, inter_GBps=48.0, same_order=True, one_parent=False)
     """
     lane, heads = _adapters(call, system)[1], min(call.ranks_per_node, MAX_HEADS)
     rates = RATES_GBPS[system.architecture]

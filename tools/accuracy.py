@@ -48,6 +48,7 @@ from scores import (
     fill,
     fitted_sites,
     hits_of,
+    noise_again,
     op_of,
     percent,
     predict_all,
@@ -105,17 +106,22 @@ with default flags. Beside other predictors, and with the host's time to start a
 would be nearer below 1 MiB: [docs/accuracy.md](docs/accuracy.md#by-place).
 """
 LARGEST_FIRST = (">= 512 MiB", "32-512 MiB", ">= 1 MiB", "1-32 MiB", *SMALL)
-SUMMARY = ("runs with default flags", "sizes", "logs", "rows", *PREDICTORS)
+SUMMARY = ("runs with default flags", "sizes", "logs", "rows", *PREDICTORS, "the same run again", "pairs")
+AGAIN = "again"
 PLACES = ("site of the fit", "another site", "system in no fit")
 OVER = {False: "one node", True: f"2 to {FEW_NODES} nodes"}
 Pool = tuple[bool, str, str]
 """Key of a line: over nodes or not, place and band."""
 
 
-def pooled(scored: Sequence[TableRow], predictions: Mapping[str, Predictions], fitted: Fitted) -> dict[Pool, Bucket]:
-    """Return plain runs of all systems by number of nodes, place and band."""
+def pooled(
+    scored: Sequence[TableRow], usable: Sequence[TableRow], predictions: Mapping[str, Predictions], fitted: Fitted
+) -> dict[Pool, Bucket]:
+    """Return plain runs of all systems by number of nodes, place and band; what the *usable* ones repeat is noise."""
     found: dict[Pool, Bucket] = defaultdict(Bucket)
-    plain = [row for row in scored if not world_of(row.case) and row.case.nodes <= FEW_NODES]
+    plain, told = (
+        [row for row in rows if not world_of(row.case) and row.case.nodes <= FEW_NODES] for rows in (scored, usable)
+    )
 
     def pool(row: TableRow) -> Pool:
         place = 2 if fitted.is_unseen(row.case.system) else 1 - fitted.is_home(row)
@@ -130,6 +136,9 @@ def pooled(scored: Sequence[TableRow], predictions: Mapping[str, Predictions], f
         for place, moved in errors_of(plain, said, host_floor=True):
             found[pool(plain[place])].errors[f"{name}{AS_IS}"].append(errors[place])
             found[pool(plain[place])].errors[f"{name}{MOVED}"].append(moved)
+    for row, error in noise_again(told):
+        if pool(row) in found:
+            found[pool(row)].errors[AGAIN].append(error)
     return dict(found)
 
 
@@ -158,7 +167,9 @@ def summary(pools: Mapping[Pool, Bucket]) -> str:
         found = [score(bucket.errors[name]) for name in PREDICTORS]
         if found[0].n:
             place = f"{OVER[pool[0]]}, {pool[1]}"
-            lines.append((place, pool[2], str(len(bucket.logs)), str(found[0].n), *map(str, found)))
+            again = score(bucket.errors[AGAIN])
+            noise = (str(again), str(again.n // 2) if again.n else NO_ANSWER)
+            lines.append((place, pool[2], str(len(bucket.logs)), str(found[0].n), *map(str, found), *noise))
     return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\n{weak(pools)}\n{host_floor(pools)}"
 
 
@@ -362,7 +373,7 @@ def main() -> int:
     buckets = fill(scored, usable, predictions, fitted)
     words, inside = preamble(scored, left_out, fitted), coverage(hits_of(scored, predictions["collsim"]))
     if options.write:
-        pools = pooled(scored, predictions, fitted)
+        pools = pooled(scored, usable, predictions, fitted)
         write(f"{MEANT}\n{overview(pools)}")
         sections = {
             "By place": summary(pools),

@@ -36,6 +36,7 @@ __all__ = [
     "fit_jointly",
     "left_out_s",
     "time_s",
+    "without_s",
 ]
 
 Floats = NDArray[np.float64]
@@ -78,7 +79,9 @@ supports NVIDIA GPUDirect RDMA"; maintainers of aws/aws-ofi-nccl in issues 104 a
 on)."""
 ADDED = (LATE, COPIED)
 """Times that make a step's arrival later, on top of what its kernel and protocol cost."""
-SPREADS = {"message_overhead_s": 3.0, "turn_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
+SPREADS = {
+    "message_overhead_s": 3.0, "turn_s": 3.0, "peer_overhead_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0
+}  # fmt: skip
 """The same of constants of a kernel anywhere. A turn is the work of a thread that posts a request, and what that waits
 for meanwhile; how late a step arrives is host, adapter, fabric and flush together. Logs tell the two apart by few rows:
 with 1.5, 2 and 3 for turns the fit is as near (losses of 355, 354 and 353); with training sites left out losses are
@@ -211,6 +214,7 @@ class Law:
             "message_overhead_s",
             *ADDED,
             "turn_s",
+            "peer_overhead_s",
             "base_s",
             "channel_rate_Bps",
             "one_way_rate_Bps",
@@ -393,17 +397,27 @@ def left_out_s(found: Joint, rounds: int = LEFT_OUT_ROUNDS) -> Floats:
 
     That begins where a step on the linear problem leads, and ends there if it has no *rounds*.
     """
-    law, seen = found.law, found.seen
+    times = np.full(len(found.seen), np.nan)
+    for site in dict.fromkeys(entry.site for entry in found.seen):
+        left_out = [entry.site == site for entry in found.seen]
+        times[left_out] = without_s(found, left_out, rounds)[left_out]
+    return times
+
+
+def without_s(found: Joint, left_out: Sequence[bool], rounds: int = LEFT_OUT_ROUNDS) -> Floats:
+    """Return float64[n]: times of the rows of a fit without those *left_out*; NaN at sites that keep all of theirs.
+
+    That fit begins and ends as those of `left_out_s`.
+    """
+    law, seen, kept = found.law, found.seen, ~np.array(left_out)
     prior = _Prior(*(np.array(column) for column in zip(*law.terms.values(), strict=True)))
-    sites = np.array([entry.site for entry in seen])
-    weights, times = _site_weights(seen), np.full(len(seen), np.nan)
-    for site in dict.fromkeys(sites.tolist()):
-        kept = sites != site
-        step, _ = _solved((found.residuals[kept], found.slopes[kept], weights[kept]), found.logs, prior)
-        logs = np.minimum(found.logs + np.clip(step, -LONGEST, LONGEST), prior.most)
-        if rounds:
-            logs = fit_jointly(law, [entry for entry in seen if entry.site != site], logs, rounds).logs
-        for line in np.flatnonzero(~kept).tolist():
-            entry = seen[line]
+    step, _ = _solved((found.residuals[kept], found.slopes[kept], _site_weights(seen)[kept]), found.logs, prior)
+    logs = np.minimum(found.logs + np.clip(step, -LONGEST, LONGEST), prior.most)
+    if rounds:
+        logs = fit_jointly(law, [entry for entry, its in zip(seen, kept, strict=True) if its], logs, rounds).logs
+    sites = {entry.site for entry, its in zip(seen, kept, strict=True) if not its}
+    times = np.full(len(seen), np.nan)
+    for line, entry in enumerate(seen):
+        if entry.site in sites:
             times[line] = time_s(entry.row, law.costs(entry.network, entry.row.family, entry.row.proto, logs))
     return times

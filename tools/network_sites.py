@@ -5,7 +5,8 @@ prints relative errors by technology, sizes and site; ``--network NAME``, as oft
 whose training logs the shipped constants were fitted to are marked: the first column is no prediction there. What is
 printed fits nothing that is shipped; constants of all sites together are for the comparison only. ``--parts`` says what
 each part of the law is worth that the networks of NVIDIA's GPUs are fitted to together, ``--intervals`` what share of
-the training rows lies inside intervals made without their site, and ``--rivals`` how other predictors that know as
+the training rows lies inside intervals made without their site, ``--farther`` how much farther off rows of more nodes
+are if only those of the fewest of their site are kept, and ``--rivals`` how other predictors that know as
 little of a site do: the time by which NCCL and RCCL rank their algorithms, and alpha and beta of all other sites; fits
 without a site are then one step of the linear problem, a tenth of the time.
 """
@@ -20,8 +21,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 from fit_profiles import DEFAULT, NETWORKS, as_case, draws, joint_fit, law_of_nccl, start_of, with_start
-from joint_networks import JOINT, LEFT_OUT_ROUNDS, PARTS, Seen, begin_near, few, fit_jointly, left_out_s, time_s
+from joint_networks import (
+    JOINT,
+    LEFT_OUT_ROUNDS,
+    PARTS,
+    Seen,
+    begin_near,
+    few,
+    fit_jointly,
+    left_out_s,
+    time_s,
+    without_s,
+)
 from predictors import (
     MESSAGES,
     TableRow,
@@ -33,10 +46,10 @@ from predictors import (
     topology_of,
 )
 from scores import BANDS, OVER_NODES, SMALL, score
-from site_errors import coverage
+from site_errors import Draw, coverage
 
 from collsim.calibration.fit_network import fit_steps
-from collsim.calibration.log_placement import misfit
+from collsim.calibration.log_placement import misfit, nodes_of
 from collsim.calibration.observations import observe, thinned
 from collsim.library import load_profile, system_of
 from collsim.library.costs.channel_costs import BETWEEN
@@ -219,16 +232,43 @@ def print_intervals() -> None:
         print(f"| {words[band]} | {told.sites} | {told.rows} | {told.factor:.2f} | {shares} |", flush=True)
 
 
+def print_farther() -> None:
+    """Print how far off rows are of sites whose rows of more nodes than the fewest were left out, by doublings."""
+    found = joint_fit()
+    nodes = [nodes_of(entry.row.row.case, entry.row.run.topology) for entry in found.seen]
+    fewest: dict[str, int] = {}
+    for entry, count in zip(found.seen, nodes, strict=True):
+        fewest[entry.site] = min(count, fewest.get(entry.site, count))
+    print("| site | sizes | nodes | rows | 90 % within |\n|" + " --- |" * 5)
+    more = [count > fewest[entry.site] for entry, count in zip(found.seen, nodes, strict=True)]
+    for site in dict.fromkeys(entry.site for entry, its in zip(found.seen, more, strict=True) if its):
+        left_out = [its and entry.site == site for entry, its in zip(found.seen, more, strict=True)]
+        errors: dict[tuple[str, int], list[float]] = defaultdict(list)
+        for entry, count, its_s in zip(found.seen, nodes, without_s(found, left_out).tolist(), strict=True):
+            if entry.site == site:
+                draw = Draw(entry, its_s)
+                errors[draw.band, count].append(abs(draw.error))
+        bands = list(BANDS_BETWEEN)
+        for band, count in sorted(errors, key=lambda cell: (bands.index(cell[0]), cell[1])):
+            its = errors[band, count]
+            reach = math.exp(float(np.quantile(its, 0.9)))
+            print(f"| {site} | {band} | {count} | {len(its)} | {reach:.2f} times |", flush=True)
+
+
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", action="append", choices=list(NETWORKS), help="only these; all by default")
     parser.add_argument("--parts", action="store_true", help="what each part of the joint law is worth, instead")
     parser.add_argument("--intervals", action="store_true", help="what intervals hold of sites left out, instead")
+    parser.add_argument("--farther", action="store_true", help="how far off rows of more nodes are, instead")
     parser.add_argument("--rivals", action="store_true", help="other predictors beside it, by site, instead")
     asked = parser.parse_args()
     if asked.intervals:
         print_intervals()
+        return 0
+    if asked.farther:
+        print_farther()
         return 0
     names = list(JOINT) if asked.parts else asked.network or list(NETWORKS)
     if asked.parts:

@@ -194,6 +194,20 @@ def noise_between(rows: Sequence[TableRow]) -> Iterator[tuple[TableRow, float]]:
             yield one, math.log(one.time_s / other.time_s)
 
 
+def noise_again(rows: Iterable[TableRow]) -> Iterator[tuple[TableRow, float]]:
+    """Yield what rows differ by that no prediction tells apart: of one case, at one site, in different logs.
+
+    Each of two is held against the other, as a prediction is held against what was measured.
+    """
+    groups: dict[tuple[str, TableCase], list[TableRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.site, row.case].append(row)
+    for group in groups.values():
+        for one, other in itertools.permutations(group, 2):
+            if one.log != other.log:
+                yield one, other.time_s / one.time_s - 1
+
+
 def noise_in_place(rows: Sequence[TableRow]) -> Iterator[tuple[TableRow, float]]:
     """Yield what the in-place half of a row differs by from its out-of-place half."""
     for row in rows:

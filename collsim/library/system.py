@@ -94,12 +94,15 @@ class Graph:
         Reserved per channel inside a domain and through the network.
     same_order : bool
         Whether all channels visit the ranks in one order.
+    one_parent : bool
+        Of trees over several domains: whether one GPU has both the way up and the way down of a domain.
     """
 
     channels: int
     intra_GBps: float
     inter_GBps: float = 0.0
     same_order: bool = True
+    one_parent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ __all__ = [
     "held_back",
     "is_grouped",
     "messages_of",
+    "peers_across",
     "peers_of",
     "stores_of",
     "work_of",
@@ -125,6 +126,15 @@ def peers_of(lowered: Lowered) -> int:
         return schedule.n_ranks - 1
     others = 1 if schedule.op == "send_recv" else schedule.n_ranks - 1
     return min(others, int(schedule.parameters.get("channels", others)))
+
+
+def peers_across(lowered: Lowered, run: LoweredRun) -> int:
+    """Return how many others in other nodes a rank of the smallest node exchanges messages with: one, of neighbours."""
+    if lowered.schedule.op == "send_recv":
+        return 1
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    counts = np.bincount(node)
+    return int(len(node) - counts[counts > 0].min())
 
 
 def heads_of(lowered: Lowered, run: LoweredRun) -> Float:

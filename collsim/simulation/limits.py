@@ -27,6 +27,7 @@ from collsim.simulation.demand import (
     held_back,
     is_grouped,
     messages_of,
+    peers_across,
     peers_of,
     stores_of,
     work_of,
@@ -118,11 +119,13 @@ class Parts:
     ) -> None:
         """Add what a call takes on the device beside its transfers, *once_s* altogether."""
         costs, network = both_costs
-        over_s = network.base_s if network is not None and lowered.steps is not None else 0.0
+        between = {"base_s": network.base_s} if network is not None and lowered.steps is not None else {}
+        if network is not None and between and network.peer_overhead_s:
+            between["peer_overhead_s"] = network.peer_overhead_s * peers_across(lowered, run)
         told = {"base_s": costs.base_s}
         if is_grouped(lowered, costs):
             told["channel_overhead_s"] = costs.channel_overhead_s * messages_of(lowered, run).channels_for_all
-            begin_s, left_s = sum(told.values()), max(once_s - over_s, 0.0)
+            begin_s, left_s = sum(told.values()), max(once_s - sum(between.values()), 0.0)
             told = {name: part_s * min(left_s / begin_s, 1.0) if begin_s else 0.0 for name, part_s in told.items()}
             alone = "channel_rate_Bps" if costs.one_way_rate_Bps is None else "one_way_rate_Bps"
             alone = "copy_out_rate_Bps" if costs.copy_out_rate_Bps is not None else alone
@@ -135,7 +138,8 @@ class Parts:
         told["copy_rate_Bps"] = costs.copies * lowered.schedule.size_bytes / costs.copy_rate_Bps
         for name, part_s in told.items():
             self.add(("node", name), part_s)
-        self.add(("network", "base_s"), over_s)
+        for name, part_s in between.items():
+            self.add(("network", name), part_s)
 
 
 def hide_wires(

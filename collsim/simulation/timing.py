@@ -38,6 +38,7 @@ from collsim.simulation.demand import (
     held_back,
     is_grouped,
     messages_of,
+    peers_across,
     peers_of,
     stores_of,
     work_of,
@@ -345,9 +346,12 @@ def _once_s(
 ) -> float:
     """Return the seconds of a call on the device beside its transfers; over nodes both kinds of costs have a base."""
     costs, network = both_costs
+    peers_s = 0.0
+    if network is not None and lowered.steps is not None and network.peer_overhead_s:
+        peers_s = network.peer_overhead_s * peers_across(lowered, run)
     if not is_grouped(lowered, costs):
-        return base_s(lowered, costs, network, lowered.size_bytes)
-    over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
+        return base_s(lowered, costs, network, lowered.size_bytes) + peers_s
+    over_nodes_s = peers_s + (network.base_s if network is not None and lowered.steps is not None else 0.0)
     messages, finish_s, ends_Bps = _calls(lowered, problem, solution, run)
     return call_s(messages, finish_s, *ends_Bps, costs) - float(finish_s.max()) + over_nodes_s
 

@@ -237,6 +237,40 @@ class TestNccl:
         assert not any("counted from links" in doubt for doubt in choose(call("all_reduce", 4, 8, MIB), known).doubts)
 
 
+class TestWhatLogsLeaveLlAt:
+    """Sizes at which training logs of tools/data jump from LL to another protocol."""
+
+    @pytest.mark.parametrize(
+        ("topo", "library", "op", "nodes", "last", "first", "then"),
+        [
+            ("alps", "nccl-2.23", "all_reduce", 2, MIB, 2 * MIB, ("tree", "Simple")),
+            ("alps", "nccl-2.23", "all_reduce", 4, MIB, 2 * MIB, ("tree", "Simple")),
+            ("alps", "nccl-2.23", "all_reduce", 8, 512 * KIB, MIB, ("tree", "Simple")),
+            ("polaris", "nccl-2.18", "all_reduce", 2, 128 * KIB, 256 * KIB, ("tree", "Simple")),
+            ("polaris", "nccl-2.18", "all_gather", 2, 512 * KIB, MIB, ("ring", "Simple")),
+        ],
+    )  # fmt: skip
+    def test_over_slingshot(
+        self, topo: str, library: str, op: str, nodes: int, last: int, first: int, then: tuple[str, str]
+    ) -> None:
+        system, plain = system_of(load_topology(topo), range(4 * nodes)), read_environment({})
+        before, after = (choose(call(op, nodes, 4, size), system, library, plain) for size in (last, first))
+        assert before.proto == "LL"
+        assert (after.algo, after.proto) == then
+
+
+def test_trees_whose_ways_meet_at_one_gpu(h100: System) -> None:
+    a100 = System("ampere", True, 20.0, links_per_gpu=12, nic_GBps=25.0)
+    asked = (call("all_reduce", 2, 8, MIB), call("all_reduce", 2, 1, MIB))
+
+    def one_parent(system: System, each: Call) -> bool:
+        return tree_across(each, system, ring_across(each, system)).one_parent
+
+    assert [one_parent(h100, each) for each in asked] == [True, True]
+    assert [one_parent(replace(h100, nics_per_gpu=0.5), each) for each in asked] == [False, True]
+    assert [one_parent(a100, each) for each in asked] == [False, True]
+
+
 class TestRccl:
     def test_channels(self, mi300x: System, mi355x: System) -> None:
         def most(system: System, library: str) -> int:

@@ -208,6 +208,14 @@ def test_noise_is_between_repeats_only(modules):
     assert [error for _, error in modules["scores"].noise_between(rows)] == [pytest.approx(math.log(0.5))]
 
 
+def test_the_same_run_again_is_one_case_at_one_site_in_two_logs(modules):
+    one, other = case(modules), case(modules, size_bytes=4 * 2**20)
+    rows = [row_of(modules, one, 1.0), row_of(modules, one, 2.0)._replace(log="b"), row_of(modules, other, 9.0)]
+    rows.append(row_of(modules, one, 5.0)._replace(log="c", site="elsewhere"))
+    assert [error for _, error in modules["scores"].noise_again(rows)] == [pytest.approx(1.0), pytest.approx(-0.5)]
+    assert not list(modules["scores"].noise_again([rows[0], rows[0]._replace(time_s=3.0)]))
+
+
 def test_bands_bars_and_verdicts(modules):
     scores = modules["scores"]
     sizes = (8, 2**16, 2**20, 2**30)
@@ -293,7 +301,7 @@ def test_the_summary_tells_sites_of_the_fit_from_others_and_what_the_host_floor_
     said |= {one.case: modules["predictors"].Prediction(10e-6) for one in (far, odd)}
     rows = [*(row._replace(site="here") for row in rows), far, odd]
     fitted = modules["scores"].Fitted({"s": frozenset(["here"])})
-    pools = modules["accuracy"].pooled(rows, {"collsim": said, "alpha-beta": {}, "tuner": {}}, fitted)
+    pools = modules["accuracy"].pooled(rows, rows, {"collsim": said, "alpha-beta": {}, "tuner": {}}, fitted)
     text = " ".join(modules["accuracy"].summary(pools).split())
     assert "| one node, site of the fit | < 64 KiB | 1 | 4 | 66.7 / 66.7 | - | - |" in text
     assert "| 2 to 10 nodes, another site | >= 512 MiB | 1 | 1 | 50.0 / 50.0 | - | - |" in text

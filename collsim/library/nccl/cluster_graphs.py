@@ -92,9 +92,9 @@ def ring_across(call: Call, system: System) -> Graph:
 
     >>> h100 = System("hopper", True, 20.6, links_per_gpu=18, nic_GBps=50.0)
     >>> ring_across(Call("all_reduce", 80, 2**20, n_nodes=10), h100)
-    Graph(channels=8, intra_GBps=48.0, inter_GBps=48.0, same_order=False)
+    Graph(channels=8, intra_GBps=48.0, inter_GBps=48.0, same_order=False, one_parent=False)
     >>> ring_across(Call("all_reduce", 20, 2**20, n_nodes=10), h100)
-    Graph(channels=4, intra_GBps=24.0, inter_GBps=24.0, same_order=False)
+    Graph(channels=4, intra_GBps=24.0, inter_GBps=24.0, same_order=False, one_parent=False)
     """
     adapters, lane = _adapters(call, system)
     total = _total(call, system)
@@ -124,7 +124,17 @@ def tree_across(call: Call, system: System, ring: Graph) -> Graph:
     for tried in RATES_GBPS[system.architecture]:
         if ring.inter_GBps < tried <= 2 * ring.inter_GBps and _inside(call, total, tried) >= ring.channels:
             inside = max(inside, float(tried))
-    return Graph(ring.channels, inside, ring.inter_GBps, ring.same_order)
+    return Graph(ring.channels, inside, ring.inter_GBps, ring.same_order, one_parent=_one_parent(call, system))
+
+
+def _one_parent(call: Call, system: System) -> bool:
+    """Return True if a GPU has both ways of a tree through the network (NCCL src/graph/search.cc).
+
+    So with one GPU a domain, and from Hopper on where no second GPU is as near to an adapter: the search tries that
+    before it takes a longer way to the adapter. Whose adapters are near to several no file says but where they share.
+    """
+    alone = system.nics_per_gpu >= 1 and system.architecture in ("hopper", "blackwell")
+    return call.ranks_per_node == 1 or alone
 
 
 def nvls_across(call: Call, system: System) -> Graph:
@@ -132,7 +142,7 @@ def nvls_across(call: Call, system: System) -> Graph:
 
     >>> h100 = System("hopper", True, 20.6, links_per_gpu=18, nvls=True, nic_GBps=50.0)
     >>> nvls_across(Call("all_reduce", 16, 2**20, n_nodes=2), h100)
-    Graph(channels=8, intra_GBps=40.0, inter_GBps=48.0, same_order=True)
+    Graph(channels=8, intra_GBps=40.0, inter_GBps=48.0, same_order=True, one_parent=False)
     """
     lane, heads = _adapters(call, system)[1], min(call.ranks_per_node, MAX_HEADS)
     rates = RATES_GBPS[system.architecture]

@@ -72,6 +72,7 @@ def _least(found: list[dict[str, Graph]]) -> dict[str, Graph]:
             min(graphs[algo].intra_GBps for graphs in found),
             min(graphs[algo].inter_GBps for graphs in found),
             same_order=all(graphs[algo].same_order for graphs in found),
+            one_parent=any(graphs[algo].one_parent for graphs in found),
         )
         for algo in shared
     }
@@ -102,7 +103,7 @@ def _ring(system: System, n_ranks: int) -> Graph:
     """Return the rings: search downwards, double, then try higher rates with as many channels.
 
     >>> _ring(System("hopper", True, 20.6, links_per_gpu=18), 8)
-    Graph(channels=12, intra_GBps=30.0, inter_GBps=30.0, same_order=True)
+    Graph(channels=12, intra_GBps=30.0, inter_GBps=30.0, same_order=True, one_parent=False)
     """
     total, fastest = system.total_GBps(n_ranks), system.pair_GBps(n_ranks)[1]
     best, rate = 0, 0.0
@@ -128,7 +129,7 @@ def _nvls(system: System, n_ranks: int) -> Graph:
     """Return one head per GPU; a GPU carries every head once and its own twice.
 
     >>> _nvls(System("hopper", True, 20.6, links_per_gpu=18), 8)
-    Graph(channels=8, intra_GBps=40.0, inter_GBps=60.0, same_order=True)
+    Graph(channels=8, intra_GBps=40.0, inter_GBps=60.0, same_order=True, one_parent=False)
     """
     heads = min(n_ranks, MAX_HEADS)
     rates = RATES_GBPS[system.architecture]

@@ -55,6 +55,15 @@ C2C_VENDOR = "arm"
 
 ONLY_SIMPLE = ("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 LL128_RING, LL128_TREE, LL128_TREE_ONE_NODE = 0.92, 120 / 128, 7 / 9
+LL_RING = 0.5
+LL_RING_UNTIL, LL_RING_BEFORE, LL_GATHERED_BEFORE, LL128_ALONE_BEFORE = (2, 20), 1 / 4, 1 / 3, 0.7
+"""Last version that gives LL on rings a quarter of the bus, inside a domain a third unless it adds, and LL128 on rings
+of one GPU a domain less than others (src/graph/tuning.cc of 2.18 and 2.20); later a half, and no less."""
+BETWEEN_AND_BACK_UNTIL = (2, 22)
+"""Last version in which a ring all-reduce counts twice as many hops between domains as there are domains, two too many,
+and in which one GPU a domain does not make the hops of a ring as dear as a tree's (src/graph/tuning.cc)."""
+ONE_PARENT_SHARE = 0.85
+"""Of trees whose way up and way down meet at one GPU (src/graph/tuning.cc)."""
 TREE_SHARE, TREE_LL_SHARE = 0.92, 1 / 3.8
 RING_PLATEAU = {"volta": 1.9}
 RING_PLATEAU_DEFAULT = 1.4
@@ -218,10 +227,20 @@ def bandwidth_GBps(setting: Setting, algo: str, proto: int) -> float:
 def _ring_bus(setting: Setting, bus: float, proto: int) -> float:
     constants, column = setting.constants, setting.column
     if proto == LL:
-        return min(constants.ll_max[_ll_row(setting)][column], bus / 2)
+        return min(constants.ll_max[_ll_row(setting)][column], _ll_share(setting) * bus)
     if proto == LL128:
-        return min(LL128_RING * bus, setting.graphs["ring"].channels * constants.ring_ll128[setting.row][column])
+        alone = setting.version <= LL_RING_UNTIL and setting.call.ranks_per_node == 1
+        share = LL128_ALONE_BEFORE if alone else LL128_RING
+        return min(share * bus, setting.graphs["ring"].channels * constants.ring_ll128[setting.row][column])
     return bus
+
+
+def _ll_share(setting: Setting) -> float:
+    """Return what LL on a ring has of the bus."""
+    if setting.version > LL_RING_UNTIL:
+        return LL_RING
+    quarter = setting.call.n_nodes > 1 or setting.call.op in ("all_reduce", "reduce")
+    return LL_RING_BEFORE if quarter else LL_GATHERED_BEFORE
 
 
 def _tree_bus(setting: Setting, bus: float, proto: int) -> float:
@@ -229,11 +248,11 @@ def _tree_bus(setting: Setting, bus: float, proto: int) -> float:
     channels = setting.graphs["tree"].channels
     bus = min(TREE_SHARE * bus, channels * constants.tree[row][column])
     if proto == LL:
-        return min(bus * TREE_LL_SHARE, constants.ll_max[_ll_row(setting)][column])
+        bus = min(bus * TREE_LL_SHARE, constants.ll_max[_ll_row(setting)][column])
     if proto == LL128:
         share = LL128_TREE_ONE_NODE if setting.call.n_nodes == 1 else LL128_TREE
-        return min(bus * share, channels * constants.tree_ll128[row][column])
-    return bus
+        bus = min(bus * share, channels * constants.tree_ll128[row][column])
+    return bus * (ONE_PARENT_SHARE if setting.graphs["tree"].one_parent else 1.0)
 
 
 def _ll_row(setting: Setting) -> int:
@@ -305,7 +324,8 @@ def latency_us(setting: Setting, algo: str, proto: int) -> float:
     nodes, per_node = call.n_nodes, call.ranks_per_node
     base = constants.base_us[algo][proto]
     inside = _inside_us(setting, algo, proto)
-    outside = constants.net_us["tree" if per_node == 1 else algo][proto]
+    as_tree = per_node == 1 and setting.version > BETWEEN_AND_BACK_UNTIL
+    outside = constants.net_us["tree" if as_tree else algo][proto]
     if algo == "ring":
         return base + _ring_us(setting, proto, inside, outside)
     doublings, locals_ = log2_floor(nodes), per_node - 1
@@ -341,5 +361,6 @@ def _ring_us(setting: Setting, proto: int, inside: float, outside: float) -> flo
         given = setting.environment.number("NCCL_NET_OVERHEAD", -2)
         default = NET_OVERHEAD_US.get(setting.system.cpu_vendor, NET_OVERHEAD_DEFAULT_US)
         overhead = (default if given == -2 else given * 1e-3) * (3 if proto == SIMPLE else 1)
-        between = 2 * (nodes - 1) if call.op == "all_reduce" else nodes - 1
+        more = setting.version <= BETWEEN_AND_BACK_UNTIL
+        between = 2 * (nodes if more else nodes - 1) if call.op == "all_reduce" else nodes - 1
     return (setting.steps - between) * max(inside, overhead) + between * outside

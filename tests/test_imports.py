@@ -52,10 +52,7 @@ def heavy_of(name):
             imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add(str(node.module).partition(".")[0])
-    heavy = imported & LAZY
-    if name.startswith("collsim.topology."):
-        heavy -= {"pydantic"}  # the models of a topology file; these modules are imported when one is read
-    return heavy
+    return imported & LAZY
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ class Router:
     """By two leaves, the ways between them with their widths; where messages are spread, all of them as one."""
     beside: dict[tuple[int, bool], dict[int, int]] = field(init=False, default_factory=dict)
     """The switches above and below each."""
+    by_group: dict[int, dict[int, list[tuple[int, int]]]] = field(init=False, default_factory=dict)
+    """By switch of a dragonfly and group: the switches there beside it."""
     cores: dict[tuple[int, bool], Int] = field(init=False, default_factory=dict)
     """By leaf, the ways up to the cores and down from them."""
     tops: dict[tuple[tuple[int, ...], bool], frozenset[int]] = field(init=False, default_factory=dict)
@@ -325,9 +327,10 @@ class Router:
         if group[leaf_a] == group[leaf_b]:
             return []
         ways, last = [], self.below(leaf_b)
-        for gate in [leaf_a, *(s for s in beside if group[s] == group[leaf_a])]:
-            for far, link in self.above(gate).items():
-                if group[far] == group[leaf_b] and (far == leaf_b or far in last):
+        own, other = int(group[leaf_a]), int(group[leaf_b])
+        for gate in [leaf_a, *(switch for switch, _ in self.towards(leaf_a, own))]:
+            for far, link in self.towards(gate, other):
+                if far == leaf_b or far in last:
                     hops = [(beside[gate], gate)] if gate != leaf_a else []
                     hops.append((link, far))
                     if far != leaf_b:
@@ -357,6 +360,14 @@ class Router:
             seen.update(following)
             reached = following
         return [self.way(hops) for hops in reached.get(leaf_b, [])]
+
+    def towards(self, switch: int, group: int) -> list[tuple[int, int]]:
+        """Return the switches of a group of a dragonfly beside one, each with the first link there."""
+        if switch not in self.by_group:
+            found = self.by_group.setdefault(switch, {})
+            for far, link in self.above(switch).items():
+                found.setdefault(int(self.cluster.switch_group[far]), []).append((far, link))
+        return self.by_group[switch].get(group, [])
 
     def above(self, switch: int) -> dict[int, int]:
         """Return the switches above one (in a dragonfly: beside it), with the first link there."""

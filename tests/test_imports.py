@@ -13,10 +13,10 @@ import pytest
 import collsim
 
 MODULES = sorted(found.name for found in pkgutil.walk_packages(collsim.__path__, "collsim."))
-COMPILED = ("decorators", "kernels", "refinement", "tolerant", "wavefront_kernels")
+COMPILED = ("compiling",)
 KERNELS = tuple(f"collsim.engine.{name}" for name in COMPILED)
-LAZY = {"numba", "networkx", "scipy", "rich", "pydantic", "yaml", "simpy", "polars", "pandas", "plotly"}
-"""Imported inside the functions that need them; the compiled kernels are such a place as a whole."""
+LAZY = {"numba", "networkx", "scipy", "rich", "llvmlite", "yaml", "simpy", "polars", "pandas", "plotly"}
+"""Imported inside the functions that need them; the module that compiles kernels is such a place as a whole."""
 
 
 def test_public_names():
@@ -52,10 +52,7 @@ def heavy_of(name):
             imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add(str(node.module).partition(".")[0])
-    heavy = imported & LAZY
-    if name.startswith("collsim.topology."):
-        heavy -= {"pydantic"}  # the models of a topology file; these modules are imported when one is read
-    return heavy
+    return imported & LAZY
 
 
 @pytest.mark.parametrize(

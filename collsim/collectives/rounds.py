@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from collsim.core.records import dataclass
 from collsim.schedule import Transfers, TransfersBuilder
 
 __all__ = ["Rounds"]

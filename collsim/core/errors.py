@@ -22,8 +22,10 @@ This module imports nothing of the package.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
+
+from collsim.core.records import dataclass
 
 __all__ = [
     "PARTLY",

@@ -7,9 +7,9 @@ the receive buffer of one rank, *count* the count argument of the API call. This
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from collsim.core.errors import UnknownNameError
+from collsim.core.records import dataclass
 
 __all__ = ["DTYPES", "OPERATIONS", "REDUCTIONS", "Operation", "dtype_bytes", "operation"]
 

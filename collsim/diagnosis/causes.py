@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from collsim.core.records import dataclass
 from collsim.core.units import format_bandwidth
 from collsim.topology import Topology
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from collsim.calibration.verdicts import CheckedLog
+from collsim.core.records import dataclass
 
 __all__ = ["Curve", "DiagnosedLog", "Diagnosis", "Evidence", "Finding", "SizeRange", "Suspect"]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from collsim.collectives import family_of
 from collsim.core.errors import CollsimError
+from collsim.core.records import dataclass
 from collsim.explanation.removals import REMOVALS, Removal, Site
 from collsim.library import Profile
 from collsim.library.environment import ALGORITHMS

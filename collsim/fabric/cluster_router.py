@@ -17,13 +17,14 @@ receives so is assumed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collsim.core.arrays import distinct, entries_of, pointers
 from collsim.core.errors import Fault, NoRouteError
+from collsim.core.records import dataclass
 from collsim.fabric.domain import all_ways
 from collsim.fabric.fabric import Fabric, Float, Int, build_fabric
 from collsim.fabric.routes import Path, Routes, assemble
@@ -67,6 +68,8 @@ class Router:
     """By two leaves, the ways between them with their widths; where messages are spread, all of them as one."""
     beside: dict[tuple[int, bool], dict[int, int]] = field(init=False, default_factory=dict)
     """The switches above and below each."""
+    by_group: dict[int, dict[int, list[tuple[int, int]]]] = field(init=False, default_factory=dict)
+    """By switch of a dragonfly and group: the switches there beside it."""
     cores: dict[tuple[int, bool], Int] = field(init=False, default_factory=dict)
     """By leaf, the ways up to the cores and down from them."""
     tops: dict[tuple[tuple[int, ...], bool], frozenset[int]] = field(init=False, default_factory=dict)
@@ -324,9 +327,10 @@ class Router:
         if group[leaf_a] == group[leaf_b]:
             return []
         ways, last = [], self.below(leaf_b)
-        for gate in [leaf_a, *(s for s in beside if group[s] == group[leaf_a])]:
-            for far, link in self.above(gate).items():
-                if group[far] == group[leaf_b] and (far == leaf_b or far in last):
+        own, other = int(group[leaf_a]), int(group[leaf_b])
+        for gate in [leaf_a, *(switch for switch, _ in self.towards(leaf_a, own))]:
+            for far, link in self.towards(gate, other):
+                if far == leaf_b or far in last:
                     hops = [(beside[gate], gate)] if gate != leaf_a else []
                     hops.append((link, far))
                     if far != leaf_b:
@@ -356,6 +360,14 @@ class Router:
             seen.update(following)
             reached = following
         return [self.way(hops) for hops in reached.get(leaf_b, [])]
+
+    def towards(self, switch: int, group: int) -> list[tuple[int, int]]:
+        """Return the switches of a group of a dragonfly beside one, each with the first link there."""
+        if switch not in self.by_group:
+            found = self.by_group.setdefault(switch, {})
+            for far, link in self.above(switch).items():
+                found.setdefault(int(self.cluster.switch_group[far]), []).append((far, link))
+        return self.by_group[switch].get(group, [])
 
     def above(self, switch: int) -> dict[int, int]:
         """Return the switches above one (in a dragonfly: beside it), with the first link there."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from collsim.core.records import dataclass
 
 __all__ = ["FabricTree", "tree_of"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from collsim.core.errors import Fault, Faults
+from collsim.core.records import dataclass
 from collsim.topology.labels import DISTANCES
 
 __all__ = ["DISTANCES", "Adapter", "Ask", "Assumption", "Machine", "gpu_list", "plural"]

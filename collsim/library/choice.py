@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from collsim.core.errors import CollsimError, Fault, InputError
+from collsim.core.records import dataclass
 from collsim.library.calls import LL, MESSAGE_OPS, Call, Candidate, Choice
 from collsim.library.engines.kernels import engine_choice, engine_options
 from collsim.library.engines.symmetric import symmetric_choice

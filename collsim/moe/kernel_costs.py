@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from math import ceil, inf, isfinite, log2
 from pathlib import Path
 from typing import Any
 
 from collsim.core.errors import UnknownNameError
+from collsim.core.records import dataclass
 
 __all__ = ["Costs", "Kernel", "kernel_for", "kernel_names", "load_kernel"]
 

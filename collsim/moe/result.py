@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from collsim.core.old_names import old_name
+from collsim.core.records import dataclass
 from collsim.core.tabular import Tabular
 from collsim.simulation.result import LinkLoad, asked_of
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from collsim.core.records import dataclass
 from collsim.prices.prices import Price
 
 __all__ = ["Cost", "cost_of"]

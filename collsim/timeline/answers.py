@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from collsim.core import progress
+from collsim.core.records import dataclass
 from collsim.timeline.analysis import critical_path
 from collsim.timeline.graph import Node
 from collsim.timeline.replay import HOST, Replay

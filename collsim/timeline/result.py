@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from collsim.core.old_names import old_name
+from collsim.core.records import dataclass
 
 __all__ = ["CallRow", "Event", "Help", "PathPart", "StreamUse", "TimelineResult"]
 

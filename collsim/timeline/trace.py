@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from collsim.core.records import dataclass
 
 __all__ = ["COLLECTIVE", "MATMUL", "MEMORY", "STREAM", "Call", "HostEvent", "Kernel", "Trace", "kind_of"]
 

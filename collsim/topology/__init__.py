@@ -1,7 +1,7 @@
 """Topologies, as the user describes them: files, the zoo of shipped systems, and NetworkX graphs.
 
 `load_topology` is the door. It returns a `Topology`: facts with their provenance, and the `Wiring` as frozen arrays.
-Importing this package imports nothing heavy; numpy, PyYAML, pydantic and NetworkX are imported when they are used.
+Importing this package imports nothing heavy; numpy, PyYAML and NetworkX are imported when they are used.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ Nothing here imports more than the standard library until it is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from collsim.core.records import dataclass
 from collsim.topology.lazy import Later
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from collsim.core.records import dataclass
 from collsim.library.costs.channel_costs import BETWEEN, NEAREST, STAND_IN, Origin, Protocol
 
 __all__ = ["BANDS", "BANDS_BETWEEN", "NetworkCosts", "Profile", "Protocol", "Scatter", "band_of"]

@@ -160,7 +160,8 @@ def network_for(technology: str, gpu: str, library: str) -> NetworkCosts | None:
     How fast lines of LL and LL128 pass is the kernels' and the plug-in's, not the adapter's: a library of another
     family than the one that was measured takes the figures of the tuner for them.
     """
-    found = [_loaded(path, path.stem) for path in sorted(NETWORKS.glob("*.yaml"))]
+    named = [path for path in sorted(NETWORKS.glob("*.yaml")) if technology.encode() in path.read_bytes()]
+    found = [_loaded(path, path.stem) for path in named]  # to check a file takes long: the others cannot be meant
     meant = [one for one in found if technology in one.network.networks]
     usual = next((one for one in meant if one.network.networks[0] == technology), next(iter(meant), None))
     taken = next((one for one in meant if one.network.covers(technology, gpu)), usual)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from collsim.core.records import dataclass
 from collsim.library.calls import LL, LL128, SIMPLE, Call
 from collsim.library.environment import Environment
 from collsim.library.nccl.tuner import log2_floor

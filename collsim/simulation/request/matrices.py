@@ -35,7 +35,8 @@ MAX_FILE_BYTES = 2**28
 _ENTRY = re.compile(r"[^\s,]+|,")
 _PLAIN = re.compile(r"[0-9]{1,18}")
 _PLAIN_LINE = re.compile(r"(?: *[0-9]{1,18}(?= |\Z))+ *")
-"""Nearly all lines: bytes and blanks, which need no look at each entry."""
+_COMMA_LINE = re.compile(r"(?: *[0-9]{1,18} *,)* *[0-9]{1,18} *")
+"""Nearly all lines: bytes and blanks, or bytes and commas, which need no look at each entry."""
 _SHAPE_HINT = "give one line per sender and one entry per receiver"
 
 _Row = tuple[int, list[int]]
@@ -102,6 +103,9 @@ def _sizes(line: str, where: str, faults: list[Fault]) -> Iterator[int]:
     """Yield the sizes in a line, -1 for each that cannot be read; add what is wrong to *faults*."""
     if _PLAIN_LINE.fullmatch(line):
         yield from map(int, line.split())
+        return
+    if _COMMA_LINE.fullmatch(line):
+        yield from map(int, line.split(","))
         return
     after_comma = True
     column = 1

@@ -1,18 +1,14 @@
-"""The networks that may join nodes: one shipped file of figures each, with status and source.
-
-Importing this module imports pydantic, so it is imported only when a cluster is built.
-"""
+"""The networks that may join nodes: one shipped file of figures each, with status and source."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Any
 
 from collsim.core.errors import Fault, InputError, SpecError
 from collsim.topology.files.figures import Count, Feature, Fraction, Rate, Reduction, Time
-from collsim.topology.files.reader import read_document
+from collsim.topology.files.models import Model, Problem, Refused, describe, items, key, one_word, part, text
+from collsim.topology.files.reader import read_document, show_path
 from collsim.topology.files.schema import Section
 from collsim.topology.zoo import network_names, zoo_directory
 
@@ -24,44 +20,49 @@ SCHEMA = "collsim.network/1"
 class Aggregation(Section):
     """Streaming reduction trees that a switch runs at once: one for each port, or one for the whole switch."""
 
-    tree_per: Literal["port", "switch"]
+    tree_per: str = key(one_word("port", "switch"))
 
 
 class NetworkSwitch(Section):
     """A switch model at one port rate."""
 
-    model: str
-    ports: Count
-    port_rate: Rate
-    aggregation: Aggregation | None = None
+    model: str = key(text)
+    ports: Count = part(Count)
+    port_rate: Rate = part(Rate)
+    aggregation: Aggregation | None = part(Aggregation, None)
     """None: it only forwards, or adds messages of a few hundred bytes at most."""
 
 
-class NetworkSpec(BaseModel):
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list):
+        raise Refused(f"{describe(value)} where a list is needed", 'write "- " items')
+    return [text(item) for item in value]
+
+
+class NetworkSpec(Model):
     """One network: figures with provenance, in SI through their ``si``."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-    schema_: Literal["collsim.network/1"] = Field(alias="schema")
-    name: str
-    title: str
-    notes: str = ""
-    adapters: list[str]
+    schema: str = key(one_word(SCHEMA))
+    name: str = key(text)
+    title: str = key(text)
+    notes: str = key(text, "")
+    adapters: list[str] = key(_texts)
     """Parts of the names of the adapters that speak it."""
-    routing: Literal["adaptive", "ecmp", "spray"]
+    routing: str = key(one_word("adaptive", "ecmp", "spray"))
     """Per message over all paths by load; one path per flow by hash; or packet by packet over all paths."""
-    in_network_reduction: Reduction
+    in_network_reduction: Reduction = part(Reduction)
     """Reduction of its switches, such as SHARP; off unless the library turns it on."""
-    switches: Annotated[list[NetworkSwitch], Field(min_length=1)]
+    switches: list[NetworkSwitch] = items(NetworkSwitch, least=1)
     """By rising port rate."""
-    switch_latency: Time
-    nic_latency: Time
-    link_latency: Time
+    switch_latency: Time = part(Time)
+    nic_latency: Time = part(Time)
+    link_latency: Time = part(Time)
     """Of every link besides its cable: error correction."""
-    efficiency: Fraction
+    efficiency: Fraction = part(Fraction)
     """Share of the line rate that data reach."""
-    out_of_order: Feature | None = None
+    out_of_order: Feature | None = part(Feature, None)
     """Treatment of packets that overtake each other on the way."""
-    offload: Feature | None = None
+    offload: Feature | None = part(Feature, None)
     """Collectives that an adapter carries out by itself."""
 
     def features(self) -> list[tuple[str, Feature]]:
@@ -102,12 +103,12 @@ def load_network(name: str) -> NetworkSpec:
     """
     path = zoo_directory() / "networks" / f"{name}.yaml"
     document = read_document(path.read_bytes(), network_file(name), SCHEMA)
-    try:
-        return NetworkSpec.model_validate(document.data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise SpecError(Fault(str(first["msg"]), f"{network_file(name)}: {place}")) from None
+    problems: list[Problem] = []
+    network = NetworkSpec.read(document.data, (), problems)
+    if network is None:
+        told = [Fault(each.what or each.kind, f"{network_file(name)}: {show_path(each.path)}") for each in problems]
+        raise SpecError(*told)
+    return network
 
 
 def network_for(adapter: str) -> str:

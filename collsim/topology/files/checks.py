@@ -84,7 +84,7 @@ def _check_mesh(spec: Spec, document: Document) -> Iterator[Fault]:
 def _check_switch(spec: Spec, document: Document) -> Iterator[Fault]:
     if "switch" not in document.data:
         yield Fault('section "switch" is missing', document.file, "write switch: {planes: 4, links_per_plane: 1}")
-    if spec.link and "per_pair" in spec.link.model_fields_set:
+    if spec.link and "per_pair" in spec.link.given:
         hint = "write switch.links_per_plane instead"
         yield Fault("per_pair belongs to the full mesh", document.where(("link", "per_pair")), hint)
     switch = spec.switch
@@ -133,10 +133,10 @@ def _check_explicit(spec: Spec, document: Document) -> Iterator[Fault]:
     if not isinstance(document.data.get("nodes"), list) or not document.data["nodes"]:
         yield Fault("an explicit topology needs nodes", document.where(("nodes",)), "write nodes: [{name: gpu0}, ...]")
         return
-    if spec.link and "per_pair" in spec.link.model_fields_set:
+    if spec.link and "per_pair" in spec.link.given:
         hint = "write count on each link instead"
         yield Fault("per_pair belongs to the full mesh", document.where(("link", "per_pair")), hint)
-    if spec.switch and "links_per_plane" in spec.switch.model_fields_set:
+    if spec.switch and "links_per_plane" in spec.switch.given:
         hint = "write count: 2 at links, or remove it"
         where = document.where(("switch", "links_per_plane"))
         yield Fault("links_per_plane belong to the switched builder", where, hint)

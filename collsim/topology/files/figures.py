@@ -1,23 +1,21 @@
-"""Figures: values with units and their provenance, as pydantic models.
+"""Figures: values with units and their provenance.
 
-A figure may be written bare (``25 GB/s``) or as ``{value, status, source, note}``. Importing this module imports
-pydantic, so it is imported only when a file is read.
+A figure may be written bare (``25 GB/s``) or as ``{value, status, source, note}``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
-from pydantic_core import PydanticCustomError
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from collsim.core import units
 from collsim.core.errors import InputError, UnitError, nearest
+from collsim.topology.files.models import Key, Model, Refused, key, one_word, text
 from collsim.topology.reduction import reduction_name
 
 __all__ = [
+    "STATUSES",
     "Count",
     "Feature",
     "Figure",
@@ -29,7 +27,6 @@ __all__ = [
     "Rate",
     "Ratio",
     "Reduction",
-    "Status",
     "Time",
     "default_figure",
     "one_of",
@@ -39,9 +36,10 @@ MAX_COUNT = 10**9
 MAX_RATIO = 1000.0
 MAX_LENGTH_M = 10_000.0
 
-Status = Literal[
-    "datasheet", "announced", "measured", "constant", "derived", "fitted", "estimate", "assumed", "user", "set"
-]
+STATUSES = (
+    "datasheet", "announced", "measured", "constant", "derived", "fitted", "estimate", "assumed", "user", "set",
+)  # fmt: skip
+"""What a figure may rest on."""
 
 
 class Parsed(NamedTuple):
@@ -52,19 +50,14 @@ class Parsed(NamedTuple):
     numbers: tuple[int, ...] = ()
 
 
-def _complain(what: str, hint: str) -> PydanticCustomError:
-    # The texts travel in the context, where braces are not read as a template.
-    return PydanticCustomError("collsim", "{what}", {"what": what, "hint": hint})
-
-
 def _reader(parse: Callable[[Any], float]) -> Callable[[Any], Parsed]:
     def read(value: Any) -> Parsed:
         if value is None:
-            raise _complain("has no value", "give a value or remove the key")
+            raise Refused("has no value", "give a value or remove the key")
         try:
             return Parsed(str(value), parse(value))
         except UnitError as error:
-            raise _complain(error.faults[0].what, error.faults[0].hint) from None
+            raise Refused(error.faults[0].what, error.faults[0].hint) from None
 
     return read
 
@@ -75,7 +68,7 @@ def _read_count(value: Any) -> Parsed:
         shown = f'"{value}"' if isinstance(value, str | int) and len(str(value)) < 40 else f"({type(value).__name__})"
         hint = "; for fewer adapters than GPUs, set nic.shared_by=2" if _is_part(value) else ""
         hint = "; several are a grid of collsim sweep: nodes: [4, 8]" if "," in str(value) else hint
-        raise _complain(f"count {shown} must be a whole number, 1 or more", f"write a number such as 8{hint}")
+        raise Refused(f"count {shown} must be a whole number, 1 or more", f"write a number such as 8{hint}")
     return Parsed(str(number), float(number), (number,))
 
 
@@ -85,7 +78,7 @@ def _read_counts(value: Any) -> Parsed:
     if not isinstance(value, list):
         return _read_count(value)
     if not value:
-        raise _complain("the list is empty", "write the links per plane, such as [5, 4, 4, 5]")
+        raise Refused("the list is empty", "write the links per plane, such as [5, 4, 4, 5]")
     numbers = tuple(_read_count(item).numbers[0] for item in value)
     return Parsed(f"[{', '.join(str(number) for number in numbers)}]", float(sum(numbers)), numbers)
 
@@ -93,9 +86,7 @@ def _read_counts(value: Any) -> Parsed:
 def _read_planes(value: Any) -> Parsed:
     if isinstance(value, list):
         listed = ", ".join(str(item)[:8] if isinstance(item, str | int) else "?" for item in value[:32])
-        raise _complain(
-            "planes is the number of switches", f"write planes: {len(value)} and links_per_plane: [{listed}]"
-        )
+        raise Refused("planes is the number of switches", f"write planes: {len(value)} and links_per_plane: [{listed}]")
     return _read_count(value)
 
 
@@ -103,13 +94,13 @@ def _read_reduction(value: Any) -> Parsed:
     try:
         name = reduction_name(value)
     except InputError as error:
-        raise _complain(error.faults[0].what, error.faults[0].hint) from None
+        raise Refused(error.faults[0].what, error.faults[0].hint) from None
     return Parsed(name or "none", 1.0 if name else 0.0)
 
 
 def _read_feature(value: Any) -> Parsed:
     if not isinstance(value, str) or not value.strip() or len(value) > 100:
-        raise _complain(f"{_quoted(value)} is not a feature", "say what it does in at most 100 characters")
+        raise Refused(f"{_quoted(value)} is not a feature", "say what it does in at most 100 characters")
     return Parsed(value.strip(), 1.0)
 
 
@@ -117,7 +108,7 @@ def _read_ratio(value: Any) -> Parsed:
     text = value.strip().removesuffix(":1") if isinstance(value, str) else value  # planners write 2:1
     number = _decimal(text)
     if number is None or not 1 / MAX_RATIO <= number <= MAX_RATIO:
-        raise _complain(f"{_quoted(value)} is not a ratio", "write a number such as 2 (or 2:1), or 1 for none")
+        raise Refused(f"{_quoted(value)} is not a ratio", "write a number such as 2 (or 2:1), or 1 for none")
     return Parsed(str(value), number)
 
 
@@ -125,7 +116,7 @@ def _read_length(value: Any) -> Parsed:
     text = value.strip() if isinstance(value, str) else ""
     number = _decimal(text.removesuffix("m").strip()) if text.endswith("m") else None
     if number is None or not 0 <= number <= MAX_LENGTH_M:
-        raise _complain(f"{_quoted(value)} is not a length", 'write metres, such as "30 m"')
+        raise Refused(f"{_quoted(value)} is not a length", 'write metres, such as "30 m"')
     return Parsed(text, number)
 
 
@@ -147,7 +138,7 @@ def one_of(kind: str, names: Callable[[], Sequence[str]]) -> Callable[[Any], Par
         if key not in known:
             near = nearest(key, known) if key else None
             hint = f'did you mean "{near}"? ' if near else ""
-            raise _complain(f"unknown {kind} {_quoted(value)}", f"{hint}known: {', '.join(known)}")
+            raise Refused(f"unknown {kind} {_quoted(value)}", f"{hint}known: {', '.join(known)}")
         return Parsed(key, 1.0)
 
     return read
@@ -169,19 +160,26 @@ def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-class Figure(BaseModel):
+def read_status(value: Any) -> str | None:
+    """Read what a figure rests on; nothing is not said."""
+    return None if value is None else _STATUS(value)
+
+
+_STATUS = one_word(*STATUSES)
+
+
+class Figure(Model):
     """A value with its provenance."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
     unit: ClassVar[str] = "count"
-    value: Parsed
-    status: Status | None = None
-    source: str = ""
-    note: str = ""
+    value: Parsed = key(lambda value: value)
+    status: str | None = key(read_status, None)
+    source: str = key(text, "")
+    note: str = key(text, "")
 
-    @model_validator(mode="before")
     @classmethod
-    def _bare(cls, data: Any) -> Any:
+    def prepared(cls, data: Any) -> Any:
+        """Return a figure that is written bare as a mapping."""
         return data if isinstance(data, dict) else {"value": data}
 
     @property
@@ -194,76 +192,76 @@ class Rate(Figure):
     """A rate in bytes/s."""
 
     unit: ClassVar[str] = "B/s"
-    value: Annotated[Parsed, PlainValidator(_reader(units.parse_bandwidth_Bps))]
+    value: Parsed = key(_reader(units.parse_bandwidth_Bps))
 
 
 class Time(Figure):
     """A time in seconds, 0 or more."""
 
     unit: ClassVar[str] = "s"
-    value: Annotated[Parsed, PlainValidator(_reader(units.parse_time_s))]
+    value: Parsed = key(_reader(units.parse_time_s))
 
 
 class Fraction(Figure):
     """A fraction, more than 0 and at most 1."""
 
     unit: ClassVar[str] = "fraction"
-    value: Annotated[Parsed, PlainValidator(_reader(units.parse_fraction))]
+    value: Parsed = key(_reader(units.parse_fraction))
 
 
 class Count(Figure):
     """A whole number, 1 or more."""
 
-    value: Annotated[Parsed, PlainValidator(_read_count)]
+    value: Parsed = key(_read_count)
 
 
 class Planes(Figure):
     """The number of switches that every GPU is wired to."""
 
-    value: Annotated[Parsed, PlainValidator(_read_planes)]
+    value: Parsed = key(_read_planes)
 
 
 class LinksPerPlane(Figure):
     """Links from every GPU to each plane: one number for all planes, or a list."""
 
-    value: Annotated[Parsed, PlainValidator(_read_counts)]
+    value: Parsed = key(_read_counts)
 
 
 class Reduction(Figure):
     """The name of what the switches can reduce with, or none."""
 
     unit: ClassVar[str] = "flag"
-    value: Annotated[Parsed, PlainValidator(_read_reduction)]
+    value: Parsed = key(_read_reduction)
 
 
 class Feature(Figure):
     """Ability of a part, in words: shown, and not simulated by itself."""
 
     unit: ClassVar[str] = "feature"
-    value: Annotated[Parsed, PlainValidator(_read_feature)]
+    value: Parsed = key(_read_feature)
 
 
 class Ratio(Figure):
     """A number more than 0, such as 2 for twice as much traffic below as above."""
 
     unit: ClassVar[str] = "ratio"
-    value: Annotated[Parsed, PlainValidator(_read_ratio)]
+    value: Parsed = key(_read_ratio)
 
 
 class Length(Figure):
     """A length in metres."""
 
     unit: ClassVar[str] = "m"
-    value: Annotated[Parsed, PlainValidator(_read_length)]
+    value: Parsed = key(_read_length)
 
 
 FigureT = TypeVar("FigureT", bound=Figure)
 
 
 def default_figure(kind: type[FigureT], value: str, reason: str) -> Any:
-    """Return a field whose default is *value*, marked as an assumption of collsim for *reason*."""
+    """Return a key whose default is *value*, marked as an assumption of collsim for *reason*."""
 
     def make() -> FigureT:
-        return kind(value=value, status="assumed", source=f"collsim default: {reason}")  # type: ignore[arg-type]
+        return kind(value=value, status="assumed", source=f"collsim default: {reason}")
 
-    return Field(default_factory=make)
+    return Key(model=kind, make=make)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args
-
-from pydantic import BaseModel, ValidationError
+from dataclasses import field
+from typing import Any, TypeVar
 
 from collsim.core.errors import Fault, nearest
+from collsim.core.records import dataclass
 from collsim.topology.files.extending import with_provenance
 from collsim.topology.files.figures import Figure, Reduction
+from collsim.topology.files.models import Model, Problem, describe
 from collsim.topology.files.reader import Document, Path, show_path
 from collsim.topology.files.schema import (
     SCHEMA,
@@ -32,7 +32,7 @@ from collsim.topology.model import Fact
 
 __all__ = ["LISTS", "Spec", "collect_facts", "field_models", "read_sections"]
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
+ModelT = TypeVar("ModelT", bound=Model)
 
 LISTS = ("nodes", "links", "changes")
 _ADVICE = {
@@ -116,7 +116,7 @@ def collect_facts(spec: Spec, document: Document) -> tuple[Fact, ...]:
             facts.append(_fact(path, section, document))
             continue
         for key, figure in section.figures():
-            if key in section.model_fields_set or (path[0] not in LISTS and _is_used(spec, path[0], key)):
+            if key in section.given or (path[0] not in LISTS and _is_used(spec, path[0], key)):
                 facts.append(_fact((*path, key), figure, document))
     return tuple(facts)
 
@@ -158,7 +158,7 @@ def _list(
 ) -> list[ModelT | None]:
     items = document.data.get(name, [])
     if not isinstance(items, list):
-        faults.append(Fault(f"{_kind(items)} where a list is needed", document.where((name,)), 'write "- " items'))
+        faults.append(Fault(f"{describe(items)} where a list is needed", document.where((name,)), 'write "- " items'))
         return []
     return [
         _read(model, with_provenance(item, provenance), (name, index), document, faults)
@@ -167,56 +167,27 @@ def _list(
 
 
 def _read(model: type[ModelT], data: Any, path: Path, document: Document, faults: list[Fault]) -> ModelT | None:
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        for problem in error.errors(include_url=False):
-            inner = tuple(part for part in problem["loc"])
-            faults.append(_explain(model, problem, (*path, *inner), len(path), document))
-        return None
+    problems: list[Problem] = []
+    made = model.read(data, path, problems)
+    faults += [_explain(model, problem, document) for problem in problems]
+    return made
 
 
-def _explain(model: type[BaseModel], problem: Any, path: Path, base: int, document: Document) -> Fault:
-    """Return one pydantic error as a fault."""
-    kind, context, given = problem["type"], problem.get("ctx", {}), problem["input"]
-    key = str(path[-1]) if path else ""
-    if kind == "extra_forbidden":
-        valid = _valid_keys(model, path[base:-1])
-        near = nearest(key, valid)
-        what = f'unknown key "{key[:60]}"' + (f'; did you mean "{near}"?' if near else "")
+def _explain(model: type[Model], problem: Problem, document: Document) -> Fault:
+    """Return what is wrong with a section as a fault with its place in the file."""
+    path = problem.path
+    name = str(path[-1]) if path else ""
+    if problem.kind == "unknown":
+        valid = [*problem.valid, *SECTIONS] if model is Header else problem.valid
+        near = nearest(name, valid)
+        what = f'unknown key "{name[:60]}"' + (f'; did you mean "{near}"?' if near else "")
         return Fault(
             what, document.where(path).removesuffix(f": {show_path(path)}") + _inside(path[:-1]), _keys_hint(valid)
         )
-    if kind == "missing":
+    if problem.kind == "missing":
         where = document.where(path[:-1]) if path[:-1] else document.file
-        return Fault(f'key "{key}" is missing', where, _ADVICE.get(key, f"add {key}"))
-    if path and path[-1] == "value":
-        path = path[:-1]
-    if path == ("schema",):
-        return Fault(f"schema {_kind(given)} is not supported", document.where(path), f"this version reads {SCHEMA}")
-    if kind == "collsim":
-        return Fault(context["what"], document.where(path), context["hint"])
-    return Fault(*_generic(kind, context, given, document.where(path)))
-
-
-def _generic(kind: str, context: Any, given: Any, where: str) -> tuple[str, str, str]:
-    """Return text, place and hint of an error that pydantic found by itself."""
-    if kind == "literal_error":
-        expected = str(context["expected"])
-        choices = [choice.strip().strip("'") for choice in expected.replace(" or ", ", ").split(",")]
-        near = nearest(given, choices) if isinstance(given, str) else None
-        hint = f'did you mean "{near}"? known: ' if near else "known: "
-        grids = "; rings and tori are links under explicit, or NetworkX graphs" if "full_mesh" in choices else ""
-        return f"{_kind(given)} is not a known value", where, hint + ", ".join(choices) + grids
-    if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"{_kind(given)} where a mapping is needed", where, 'write "key: value" lines below it'
-    if kind.startswith("string") or kind == "string_pattern_mismatch":
-        rule = context.get("pattern") if kind == "string_pattern_mismatch" else None
-        hint = "use letters, digits and _ . : / - only" if rule else "write a word or a text in quotes"
-        return f"{_kind(given)} is not a valid text here", where, hint
-    if kind.startswith("bool"):
-        return f"{_kind(given)} is neither true nor false", where, "write true or false"
-    return f"{_kind(given)} is not valid here ({kind.replace('_', ' ')})", where, "see docs/topologies.md"
+        return Fault(f'key "{name}" is missing', where, _ADVICE.get(name, f"add {name}"))
+    return Fault(problem.what, document.where(path[:-1] if name == "value" else path), problem.hint)
 
 
 def _inside(path: Path) -> str:
@@ -227,33 +198,6 @@ def _keys_hint(valid: Sequence[str]) -> str:
     return f"valid keys: {', '.join(valid)}" if valid else ""
 
 
-def _valid_keys(model: type[BaseModel], inner: Path) -> list[str]:
-    for part in inner:
-        if isinstance(part, int):
-            continue
-        found = field_models(model).get(part)
-        if found is None:
-            return []
-        model = found
-    keys = [str(info.alias or name) for name, info in model.model_fields.items()]
-    return keys + list(SECTIONS) if model is Header else keys
-
-
-def field_models(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
-    """Return the key of every field with the model behind it, None for plain values."""
-    found: dict[str, type[BaseModel] | None] = {}
-    for name, info in model.model_fields.items():
-        options = (info.annotation, *get_args(info.annotation))
-        models = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        found[str(info.alias or name)] = models[0] if models else None
-    return found
-
-
-def _kind(value: Any) -> str:
-    """Return a short description of a value, never its whole content."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict | list):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return f'"{text[:40]}..."' if len(text) > 40 else f'"{text}"'
+def field_models(model: type[Model]) -> dict[str, type[Model] | None]:
+    """Return the key of every field with the class behind it, None for plain values."""
+    return {name: None if each.is_list else each.model for name, each in model.keys.items()}

@@ -28,7 +28,7 @@ else:
             given.__doc__ = described or given.__name__  # the standard one would work out a signature
             new = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(given)
             new.__doc__ = described
-            new.__init__ = _first_init
+            new.__init__, new.__signature__ = _first_init, _Signature()
             if repr:
                 new.__repr__ = _repr
             if eq and "__eq__" not in own:
@@ -45,12 +45,28 @@ else:
 
 def _first_init(self: Any, *given: Any, **named: Any) -> None:
     """Compile the ``__init__`` of the class of *self*, put it in place of this one, and call it."""
-    for owner in type(self).__mro__:
+    _compiled_init(type(self))(self, *given, **named)
+
+
+def _compiled_init(cls: Any) -> Any:
+    """Return the ``__init__`` of *cls*, compiled and put in its place if no object has needed it so far."""
+    for owner in cls.__mro__:
         if owner.__dict__.get("__init__") is _first_init:
-            init = _init_of(owner)
-            type.__setattr__(owner, "__init__", init)
-            init(self, *given, **named)
-            return
+            type.__setattr__(owner, "__init__", _init_of(owner))
+            break
+    return cls.__init__
+
+
+class _Signature:
+    """What `inspect.signature` and ``help`` show of a class: the arguments of its ``__init__``, compiled for that."""
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is not None:
+            raise AttributeError("__signature__")
+        import inspect
+
+        of_init = inspect.signature(_compiled_init(owner))
+        return of_init.replace(parameters=list(of_init.parameters.values())[1:])
 
 
 def _init_of(cls: Any) -> Any:
@@ -83,6 +99,7 @@ def _init_of(cls: Any) -> Any:
     exec(f"def __init__({arguments}):\n " + "\n ".join(lines or ["pass"]), space)
     init = space["__init__"]
     init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    init.__annotations__ = {each.name: each.type for each in dataclasses.fields(cls) if each.init} | {"return": None}
     return init
 
 

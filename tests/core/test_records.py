@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from typing import Any
 
@@ -74,3 +75,10 @@ def test_frozen_ones_are_hashed_kept_and_cannot_be_changed():
 
 def test_what_can_be_changed_and_is_compared_has_no_hash():
     assert fast(_class(lambda: lambda given: given)).__hash__ is None
+
+
+def test_help_shows_their_arguments_before_the_first_object():
+    shown, known = inspect.signature(_class(fast)), inspect.signature(_class(dataclasses.dataclass))
+    for ours, theirs in zip(shown.parameters.values(), known.parameters.values(), strict=True):
+        assert (ours.name, ours.kind, ours.annotation) == (theirs.name, theirs.kind, theirs.annotation)
+        assert (ours.default is inspect.Parameter.empty) == (theirs.default is inspect.Parameter.empty)

@@ -129,12 +129,15 @@ def peers_of(lowered: Lowered) -> int:
 
 
 def peers_across(lowered: Lowered, run: LoweredRun) -> int:
-    """Return how many others in other nodes a rank of the smallest node exchanges messages with: one, of neighbours."""
+    """Return how many others in other nodes a rank of the smallest node exchanges messages with: one, of neighbours.
+
+    All ranks of the schedule count, also where a small part of the machine stands for them.
+    """
     if lowered.schedule.op == "send_recv":
         return 1
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
     counts = np.bincount(node)
-    return int(len(node) - counts[counts > 0].min())
+    return int(lowered.schedule.n_ranks - counts[counts > 0].min())
 
 
 def heads_of(lowered: Lowered, run: LoweredRun) -> Float:

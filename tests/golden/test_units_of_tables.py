@@ -187,7 +187,7 @@ def test_percentiles_of_one_to_a_hundred():
         ("begin_s", [0.5, 19.0], "begin (s)", ["0.50", "19.00"]),
         ("busbw_Bps", [345.6e9, 1e6], "busbw (GB/s)", ["345.60", "0.00"]),
         ("network_bytes", [12_340_000, 1e9], "network (MB)", ["12.34", "1,000.00"]),
-        ("tokens_per_s", [1234.5, 2.0], "tokens (1/s)", ["1,234.50", "2.00"]),
+        ("tokens_per_s", [1234.7, 2.0], "tokens (1/s)", ["1,235", "2.00"]),
         ("joules", [1234.7, 0.25], "joules", ["1,235", "0.25"]),
         ("gpus", [1024, 8], "gpus", ["1,024", "8"]),
         ("algo", ["ring", None], "algo", ["ring", ""]),

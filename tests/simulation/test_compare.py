@@ -78,9 +78,16 @@ def test_every_fault_at_once():
     assert 'topos: unknown path "lnk"' in told
 
 
-@pytest.mark.parametrize("topos", ["hgx_b200", ["hgx_b200"], []])
-def test_one_system_is_no_comparison(topos):
-    with pytest.raises(InputError, match="fewer than two systems"):
+@pytest.mark.parametrize(
+    ("topos", "told"),
+    [
+        ("hgx_b200", "is not a list of systems"),
+        (["hgx_b200"], "fewer than two systems"),
+        ([], "fewer than two systems"),
+    ],
+)
+def test_one_system_is_no_comparison(topos, told):
+    with pytest.raises(InputError, match=told):
         compare(topos, "all_reduce")
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from collsim import simulate
+from collsim.core.errors import InputError
 from collsim.simulation.result import CRITICAL, FIELDS, Limit, LinkLoad, Result, Row, asked_of
 
 
@@ -127,7 +128,7 @@ def test_frame_mixes_rows_with_and_without_bottleneck(result):
 
 
 def test_frame_without_its_library(result, monkeypatch):
-    with pytest.raises(ValueError, match="choose 'polars' or 'pandas'"):
+    with pytest.raises(InputError, match='unknown library of data frames "arrow"\n  hint: known: pandas, polars'):
         result.to_frame("arrow")
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(ImportError, match=r"polars is not installed: pip install 'collsim\[frames\]'"):

@@ -513,11 +513,12 @@ def test_gpus_that_meet_in_sockets_are_a_stated_doubt(topo, profile, doubtful):
 
 @pytest.mark.parametrize("op", ["gather", "scatter"])
 def test_as_many_bytes_to_or_from_a_root_take_as_long_over_more_nodes(op):
-    """The root's adapters carry them eight messages at a time, however many follow."""
+    """The root's adapters carry them eight messages at a time, however many follow; each is posted, some 4 us."""
     few, many = (
         collsim.simulate("alps", op, "256M", overrides=[f"scale_out.nodes={n}"]).rows[0].time_s for n in (16, 128)
     )
-    assert few < many < few * 1.1
+    posted_s = 4.3e-6 * 4 * (128 - 16)
+    assert few + 0.5 * posted_s < many < few * 1.1 + posted_s
 
 
 def test_a_root_of_many_ranks_is_answered():

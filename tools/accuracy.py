@@ -187,14 +187,17 @@ def over_pools(
 
 def weak(pools: Mapping[Pool, Bucket]) -> str:
     """Return in words how far off runs over nodes are where that is much."""
-    middle, small = (over_pools(pools, "collsim", nodes=True, bands=bands) for bands in (("1-32 MiB",), SMALL))
+    (middle, again), (small, small_again) = (
+        [over_pools(pools, name, nodes=True, bands=bands) for name in ("collsim", AGAIN)]
+        for bands in (("1-32 MiB",), SMALL)
+    )
     large = [
         over_pools(pools, "collsim", nodes=True, bands=(">= 512 MiB", "32-512 MiB"), places=places)
         for places in (PLACES[:1], PLACES[1:])
     ]
     return (
-        f"Over nodes predictions are weak below 32 MiB: {middle} from 1 MiB on, {small} below. From 32 MiB on they\n"
-        f"are {large[0]} off at the sites of the fits and {large[1]} elsewhere.\n"
+        f"Over nodes predictions are weak below 32 MiB: {middle} from 1 MiB on, {small} below (the same run again:\n"
+        f"{again}, {small_again}); from 32 MiB on {large[0]} at the sites of the fits and {large[1]} elsewhere.\n"
     )
 
 

@@ -306,15 +306,15 @@ def test_the_summary_tells_sites_of_the_fit_from_others_and_what_the_host_floor_
     assert "| one node, site of the fit | < 64 KiB | 1 | 4 | 66.7 / 66.7 | - | - |" in text
     assert "| 2 to 10 nodes, another site | >= 512 MiB | 1 | 1 | 50.0 / 50.0 | - | - |" in text
     assert "| 2 to 10 nodes, system in no fit | 1-32 MiB | 1 | 1 | 75.0 / 75.0 | - | - |" in text
-    assert "weak below 32 MiB: 75.0 / 75.0 from 1 MiB on, - below." in text
-    assert "are - off at the sites of the fits and 50.0 / 50.0 elsewhere." in text
+    assert "weak below 32 MiB: 75.0 / 75.0 from 1 MiB on, - below (the same run again:" in text
+    assert "-, -); from 32 MiB on - at the sites of the fits and 50.0 / 50.0 elsewhere." in text
     assert "one node, < 64 KiB: 66.7 / 66.7 becomes 0.0 / 0.0 on the same 1 rows" in text
     short = " ".join(modules["accuracy"].overview(pools).split())
     assert "| one node | >= 1 MiB | 64 KiB-1 MiB | < 64 KiB |" in short
     assert "| site of the fit | - | - | 66.7 / 66.7 (4) |" in short
     assert "| another site | 50.0 / 50.0 (1) | - | - | - | - |" in short
     assert "| system in no fit | - | - | 75.0 / 75.0 (1) | - | - |" in short
-    assert "weak below 32 MiB: 75.0 / 75.0 from 1 MiB on, - below." in short
+    assert "weak below 32 MiB: 75.0 / 75.0 from 1 MiB on, - below (the same run again:" in short
 
 
 def test_a_system_whose_training_rows_no_fit_takes_counts_as_in_no_fit(modules):

@@ -147,7 +147,6 @@ def _chosen_tasks(requests: Sequence[ScheduleRequest], call: Call) -> list[Task]
     """Return the tasks that the library would choose, for each group by itself."""
     question, runs = call.question, call.party.runs
     choices = [
-        library_choice(request, run, question, call.told.by_plugin)
-        for request, run in zip(requests, runs, strict=True)
+        library_choice(request, run, question, call.told.by_plugin) for request, run in zip(requests, runs, strict=True)
     ]
     return [Task(picked, asked, question.proto or proto) for picked, asked, proto in choices]

@@ -332,11 +332,11 @@ def table(text: str) -> list[str]:
         rows.append(f"| {what} | {topo} | {nodes} | {op} | {places} |")
     planted = [match for match in found.values() if match[1] != "healthy"]
     healthy = [match for match in found.values() if match[1] == "healthy"]
-    alone, best, near, made_ = (sum(int(match[part]) for match in planted) for part in (5, 6, 8, 7))
+    by_itself, best, near, made_ = (sum(int(match[part]) for match in planted) for part in (5, 6, 8, 7))
     good, sound = (sum(int(match[part]) for match in healthy) for part in (6, 7))
     return [
-        f"{time.strftime('%Y-%m-%d', time.gmtime())}: of {made_} planted faults {alone} first by themselves, {best} in "
-        f"the first class and {near} in the first three; {good} of {sound} healthy logs called healthy.",
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}: of {made_} planted faults {by_itself} first by themselves, "
+        f"{best} in the first class and {near} in the first three; {good} of {sound} healthy logs called healthy.",
         "",
         *rows,
     ]

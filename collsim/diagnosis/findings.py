@@ -12,6 +12,8 @@ from collsim.core.records import dataclass
 __all__ = ["Curve", "DiagnosedLog", "Diagnosis", "Evidence", "Finding", "SizeRange", "Suspect"]
 
 SCHEMA = "collsim.diagnose/1"
+MOST_TOLD = 4
+"""Causes of a class that are named to people: who has to check more of them learns nothing from a class."""
 VERDICTS = ("healthy", "doubtful", "faulty", "fast", "broken")
 
 
@@ -82,7 +84,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Causes whose curves are the same within noise.
+    """Causes whose curves no row of the logs tells apart.
 
     Attributes
     ----------
@@ -107,6 +109,11 @@ class Finding:
     def names(self) -> tuple[str, ...]:
         """Names of the causes."""
         return tuple(suspect.name for suspect in self.suspects)
+
+    @property
+    def told(self) -> tuple[Suspect, ...]:
+        """The causes that are named to people, at most four."""
+        return self.suspects[:MOST_TOLD]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "MOST_DIPS", "Fit", "Noise", "dips_of", "fit_of", "p_value", "shift", "whole_shift"]
+__all__ = ["ALPHA", "MOST_DIPS", "REPEATS", "Fit", "Noise", "dips_of", "fit_of", "p_value", "shift", "whole_shift"]
 
 Float = NDArray[np.float64]
 

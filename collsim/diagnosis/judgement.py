@@ -190,8 +190,8 @@ def diagnosed(
 
 def _other_network(found: Ranked) -> bool:
     """Return True if another network than assumed explains the logs best, and sockets do not as well."""
-    names = found.findings[0].names if found.findings and found.findings[0].fits else ("",)
-    return names[0] == OTHER_NETWORK and SOCKETS not in names
+    name = found.findings[0].names[0] if found.findings and found.findings[0].fits else ""
+    return name == OTHER_NETWORK and SOCKETS not in found.rivals
 
 
 def _settings(topology: Topology) -> Mapping[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -16,21 +15,18 @@ from collsim.core.units import format_time
 from collsim.diagnosis.causes import Cause, Change, changes_of
 from collsim.diagnosis.curves import Bench
 from collsim.diagnosis.findings import Curve, Evidence, Finding, Suspect
-from collsim.diagnosis.fit import EFFECT, MOST_DIPS, Fit, dips_of, fit_of
+from collsim.diagnosis.fit import EFFECT, MOST_DIPS, REPEATS, Fit, dips_of, fit_of
 from collsim.diagnosis.subjects import Subject
 
 __all__ = ["Ranked", "ranked"]
 
 Float = NDArray[np.float64]
 
-SAME = 0.05
-"""Curves this near to each other at every size, as a root mean square of logarithms, are one class. Chosen: repeats
-vary so."""
 NOTHING = 0.02
 """A change that moves no time by more than this is the healthy machine. Chosen: a third of what repeats spread by."""
 STEPS = tuple(np.linspace(0.125, 1.0, 8).tolist())
 """Degrees between two variants of a cause that grows. Chosen: variants halve a rate, and an eighth of the way is a
-twelfth of the time, so that curves of the best degrees of two causes differ by less than `SAME` if any do."""
+twelfth of the time, so that the best degrees of two causes with one curve differ by less than `REPEATS`."""
 MARGIN = 4.0
 """The score of a cause must be better than that of the healthy machine by so much: odds of seven to one.
 Chosen: twice the penalty of a free number, so that no cause is named for fitting noise with one."""
@@ -47,11 +43,15 @@ FALLS = (0.15, 0.3, 0.5, 0.8)
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Classes of causes, and the curves of each cause by log."""
+    """Classes of causes, and the curves of each cause by log.
+
+    *rivals* explain the logs as the first cause does, with odds of less than `MARGIN` however rare either is.
+    """
 
     findings: tuple[Finding, ...]
     curves: Mapping[str, tuple[Curve, ...]]
     looked_at: tuple[str, ...]
+    rivals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +67,16 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A cause in its best degree; *others* are those that fit about as well."""
+    """A cause in one degree, with its fit to every log."""
 
     cause: Cause
     candidate: _Candidate
     fits: tuple[Fit, ...]
     bonus: float
-    others: tuple[_Candidate, ...] = ()
 
     @property
     def score(self) -> float:
         return sum(fit.score for fit in self.fits) + self.candidate.penalty + self.cause.seldom - self.bonus
-
-    @property
-    def told(self) -> float:
-        """What the log says, without the odds before it was read."""
-        return self.score - self.cause.seldom
 
     @property
     def chi2(self) -> float:
@@ -107,11 +101,18 @@ def ranked(subjects: Sequence[Subject], causes: Sequence[Cause], bench: Bench, e
         ]
         if candidates:
             looked_at.append(cause.name)
-            scored.append(_best([_fitted(cause, one, subjects, bonus) for one in candidates]))
+            degrees = [_fitted(cause, one, subjects, bonus) for one in candidates]
+            scored.append(min(degrees, key=lambda one: one.score))
     better = sorted((one for one in scored if _is_better(one, healthy, healthy_score)), key=lambda one: one.score)
     findings = _findings(better, healthy_score, subjects, evidence)
     curves = {one.cause.name: tuple(_curve(one, place, subjects) for place in range(len(subjects))) for one in better}
-    return Ranked(findings, curves, tuple(looked_at))
+    return Ranked(findings, curves, tuple(looked_at), _rivals(better, sum(len(one.noise.sizes) for one in subjects)))
+
+
+def _rivals(better: Sequence[_Scored], rows: int) -> tuple[str, ...]:
+    """Return the names of the causes that explain the logs about as well as the first, how rare they are left out."""
+    likely = [(one.cause.name, one.score - one.cause.seldom) for one in better if one.fits_all(rows)]
+    return tuple(name for name, told in likely[1:] if abs(told - likely[0][1]) < MARGIN)
 
 
 def _departs(ratios: Float) -> bool:
@@ -122,12 +123,6 @@ def _is_better(one: _Scored, healthy: Sequence[Fit], healthy_score: float) -> bo
     """Return True if a cause fits better than the healthy machine, both in likelihood and in plain distance."""
     nearer = sum(fit.rms**2 for fit in one.fits) < sum(fit.rms**2 for fit in healthy)
     return nearer and one.score < healthy_score - MARGIN
-
-
-def _best(degrees: Sequence[_Scored]) -> _Scored:
-    """Return the best degree of a cause, with those that no likelihood tells from it."""
-    best = min(degrees, key=lambda one: one.score)
-    return replace(best, others=tuple(one.candidate for one in degrees if one.score < best.score + PARAMETER))
 
 
 def _fitted(cause: Cause, candidate: _Candidate, subjects: Sequence[Subject], bonus: float) -> _Scored:
@@ -244,7 +239,7 @@ def _findings(
     classes: list[list[_Scored]] = []
     rows = sum(len(subject.noise.sizes) for subject in subjects)
     for one in better:
-        home = next((group for group in classes if _alike(group[0], one) or _untold(group[0], one, rows)), None)
+        home = next((group for group in classes if _alike(group[0], one)), None)
         if home is None:
             classes.append([one])
         else:
@@ -257,22 +252,15 @@ def _findings(
     )
 
 
-def _alike(one: _Scored, other: _Scored) -> bool:
-    """Return True if two causes, in degrees that fit them, have the same curves within the spread of repeats."""
-    if other.cause.shape in ("dips", "falling") or one.cause.shape in ("dips", "falling"):
+def _alike(best: _Scored, other: _Scored) -> bool:
+    """Return True if no row tells two causes apart: their best curves differ by less than repeats do, at every size.
+
+    What the model is off by does not count: it is the same for both.
+    """
+    if {best.cause.shape, other.cause.shape} & {"dips", "falling"}:
         return False
-    pairs = product(one.others, other.others)
-    return any(_same(a.ratios, b.ratios) for a, b in pairs)
-
-
-def _untold(best: _Scored, other: _Scored, rows: int) -> bool:
-    """Return True if both explain the logs, and no row tells which it is: only how rare they are puts one first."""
-    return best.fits_all(rows) and other.fits_all(rows) and abs(other.told - best.told) < MARGIN
-
-
-def _same(some: Sequence[Float], others: Sequence[Float]) -> bool:
-    pairs = zip(some, others, strict=True)
-    return all(float(np.sqrt(np.mean(np.log(a / b) ** 2))) < SAME for a, b in pairs)
+    pairs = zip(best.candidate.ratios, other.candidate.ratios, strict=True)
+    return all(bool(np.abs(np.log(some / others)).max() < REPEATS) for some, others in pairs)
 
 
 def _finding(group: Sequence[_Scored], probability: float, rows: int, evidence: Sequence[Evidence]) -> Finding:

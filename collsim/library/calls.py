@@ -185,6 +185,8 @@ class Choice:
         What this answer rests on that no log or source confirms.
     peer_channels : int or None
         How many channels one peer is served by, where a schedule of the library says so.
+    instance : str
+        Kind of instance for which a network's plug-in made the choice; empty: the library made it.
     """
 
     algo: str
@@ -208,3 +210,4 @@ class Choice:
     why: str
     doubts: tuple[str, ...] = ()
     peer_channels: int | None = None
+    instance: str = ""

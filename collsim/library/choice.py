@@ -66,6 +66,7 @@ class _Pick:
     why: str
     doubts: tuple[str, ...]
     backend: str = ""
+    instance: str = ""
 
     @property
     def word(self) -> str:
@@ -205,7 +206,8 @@ def _pick_nccl(call: Call, system: System, library: Library, environment: Enviro
     rows = _non_empty(candidates(setting, communicator), call, environment)
     why = _why(rows, call, environment)
     instance = system.instance if library.version >= TUNER_SINCE and environment.number(OFI_TUNER, 1) else ""
-    if instance and (own := taken_by_plugin(call, instance, rows)) is not None:
+    own = taken_by_plugin(call, instance, rows) if instance else None
+    if own is not None:
         why = f"{own.algo} with {own.proto} is what the tuner of AWS's plug-in takes on {instance}"
         rows = (own, *(row for row in rows if row is not own))
     algo, proto = rows[0].algo, PROTOCOLS.index(rows[0].proto)
@@ -216,7 +218,7 @@ def _pick_nccl(call: Call, system: System, library: Library, environment: Enviro
     used = launch(call.size_bytes, algo, proto, channels=communicator, threads=threads, per_thread=per_thread)
     return _Pick(
         algo, proto, graphs[algo], communicator, used.channels, used.threads, NVIDIA_LINES, rows,
-        why, _nccl_doubts(call, system, library, algo),
+        why, _nccl_doubts(call, system, library, algo), instance=instance if own is not None else "",
     )  # fmt: skip
 
 
@@ -317,6 +319,7 @@ def _finish(call: Call, library: Library, environment: Environment, pick: _Pick)
         candidates=pick.candidates,
         why=pick.why,
         doubts=pick.doubts,
+        instance=pick.instance,
     )
 
 

@@ -17,8 +17,6 @@ __all__ = ["diagnosis_json", "diagnosis_text"]
 MOST_CURVES = 3
 """Causes whose times stand beside the measured ones."""
 MOST_FINDINGS = 5
-MOST_TOLD = 4
-"""Causes of a class of which it is said how to tell and to fix them; the others are named."""
 LIKELY = 0.01
 """Of less likely causes, all but the first are one line."""
 BANDWIDTH_FROM_BYTES = 2**20
@@ -104,9 +102,10 @@ def _finding(place: int, found: Finding, healthy_rms: float, *, whole: bool) -> 
     yield f"{place}. {_name(found.suspects[0])}"
     yield f"   {fit}"
     if len(found.suspects) > 1:
-        same = "; ".join(_name(suspect) for suspect in found.suspects[1:])
-        yield from _indented(f"no row tells it from: {same}")
-    for suspect in found.suspects[:MOST_TOLD] if whole else ():
+        same = [_name(suspect) for suspect in found.told[1:]]
+        same += [f"{more} more, in --format json"] if (more := len(found.suspects) - len(found.told)) else []
+        yield from _indented(f"no row tells it from: {'; '.join(same)}")
+    for suspect in found.told if whole else ():
         head = f"{suspect.name}: " if len(found.suspects) > 1 else ""
         for text in suspect.evidence:
             yield from _indented(f"{head}the log says: {text}")

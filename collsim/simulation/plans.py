@@ -30,7 +30,7 @@ from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import LinkLoad, Refusal, Row
-from collsim.simulation.selection import built
+from collsim.simulation.selection import ByPlugin, built
 from collsim.simulation.tiers import algorithm_bound_s, tiers_of
 from collsim.simulation.timing import MOST_LINKS, Timing
 
@@ -69,11 +69,13 @@ EQUALLY_BUSY = 1e-3
 @dataclass(slots=True, eq=False)
 class Told:
     """Notes beside the rows: what choices left out, what was asked for and refused, and the errors of that; of each
-    operation, the algorithms that the library has where the user looked beyond them. Whether rows keep their loads.
+    operation, the algorithms that the library has where the user looked beyond them; the calls for which a plug-in
+    chose. Whether rows keep their loads.
     """
 
     left_out: list[str] = field(default_factory=list)
     of_library: dict[str, set[str]] = field(default_factory=dict)
+    by_plugin: ByPlugin = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
     errors: list[InputError | ModelError] = field(default_factory=list)
     keeps_loads: bool = False

@@ -12,7 +12,7 @@ from collsim.collectives import algorithm, family_of
 from collsim.core.units import format_count
 from collsim.fabric.fabric import Fabric, Float
 from collsim.library import Profile, load_profile, profile_names
-from collsim.library.environment import BYTES, CHANNEL_VARIABLES
+from collsim.library.environment import BYTES, CHANNEL_VARIABLES, OFI_TUNER
 from collsim.simulation.demand import HEADS_OF_FITS
 from collsim.simulation.request.fields import FIELDS
 from collsim.simulation.request.groups import Lists, ParallelLayout, Split
@@ -35,6 +35,7 @@ __all__ = [
     "is_calibrated",
     "lacking",
     "left_to_others",
+    "left_to_plugin",
     "machine_gpus",
     "roundings",
     "topology_summary",
@@ -340,6 +341,16 @@ def left_to_others(topology: Topology, question: Request, rows: Sequence[Row]) -
     beneath = library.beneath(is_amd=system_of(topology).is_amd).name
     count = f"all {len(chosen)}" if len(others) == len(chosen) else f"{len(others)} of {len(chosen)}"
     return (f"{library.name} leaves {count} calls to {beneath}: it has no kernel for such a call, or not at that size",)
+
+
+def left_to_plugin(by_plugin: Mapping[str, Collection[object]], rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return in how many calls the tuner of a plug-in chose, not the library; *by_plugin* has them by instance."""
+    asked = len({(row.op, row.ranks, row.size_bytes) for row in rows if row.asked == "auto" and row.algo != "none"})
+    return tuple(
+        f"in {len(calls)} of {asked} calls the tuner of AWS's plug-in chose, as on {instance}; "
+        f"{OFI_TUNER}=Internal leaves them to NCCL"
+        for instance, calls in by_plugin.items()
+    )
 
 
 def lacking(launched: Profile, rows: Sequence[Row]) -> tuple[str, ...]:

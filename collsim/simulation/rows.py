@@ -104,7 +104,7 @@ def _cases(name: str, requests: Sequence[ScheduleRequest], requested_bytes: int,
     if name in CHOICES and not (name == "auto" and question.library is not None):
         return contest(requests, requested_bytes, call, only_fastest=name != "all")
     if name == "auto":
-        tasks = _chosen_tasks(requests, call.party, question)
+        tasks = _chosen_tasks(requests, call)
     elif (picked := named(requests[0].op, name, question)).libraries:
         tasks = [
             Task(*library_kernel(picked, request, run, question))
@@ -143,7 +143,10 @@ def _shown(name: str, cases: Sequence[Case], party: Party, question: Request) ->
     return [replace(row, asked=name) for row in rows]
 
 
-def _chosen_tasks(requests: Sequence[ScheduleRequest], party: Party, question: Request) -> list[Task]:
+def _chosen_tasks(requests: Sequence[ScheduleRequest], call: Call) -> list[Task]:
     """Return the tasks that the library would choose, for each group by itself."""
-    choices = [library_choice(request, run, question) for request, run in zip(requests, party.runs, strict=True)]
+    question, runs = call.question, call.party.runs
+    choices = [
+        library_choice(request, run, question, call.told.by_plugin) for request, run in zip(requests, runs, strict=True)
+    ]
     return [Task(picked, asked, question.proto or proto) for picked, asked, proto in choices]

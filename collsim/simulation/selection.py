@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collsim.library import Call, Choice, Library, System
 
 __all__ = [
+    "ByPlugin",
     "built",
     "dimensions_of_run",
     "library_choice",
@@ -42,6 +43,8 @@ __all__ = [
     "turns_sharp_on",
 ]
 
+ByPlugin = dict[str, set[tuple[str, int, int]]]
+"""Operation, ranks and bytes of the calls for which a plug-in's tuner chose, by the kind of instance."""
 CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
 CHANNELS_PER_RING = 2
@@ -150,13 +153,18 @@ def _not_of_the_chunk(fault: Fault, request: ScheduleRequest, question: Request)
 
 
 def library_choice(
-    request: ScheduleRequest, run: LoweredRun, question: Request
+    request: ScheduleRequest, run: LoweredRun, question: Request, by_plugin: ByPlugin | None = None
 ) -> tuple[Algorithm, ScheduleRequest, str]:
-    """Return the algorithm that the library would take, the request as it would split it, and the protocol."""
+    """Return the algorithm that the library would take, the request as it would split it, and the protocol.
+
+    If the tuner of a network's plug-in makes the choice, the call is noted in *by_plugin*.
+    """
     from collsim.library.choice import choose_with
 
     call, system, library = _call_of(request, run, question)
     choice = choose_with(call, system, library, question.environment, question.proto)
+    if choice.instance and by_plugin is not None:
+        by_plugin.setdefault(choice.instance, set()).add((call.op, call.n_ranks, call.size_bytes))
     return _carried_out(choice, request, run, question, is_amd=system.is_amd)
 
 

@@ -39,6 +39,7 @@ from collsim.simulation.provenance import (
     is_calibrated,
     lacking,
     left_to_others,
+    left_to_plugin,
     roundings,
     topology_summary,
     uncalibrated,
@@ -292,6 +293,7 @@ def predict(
         *uncalibrated(topology, rows),
         *beyond_library(rows, told.of_library, question),
         *left_to_others(topology, question, rows),
+        *left_to_plugin(told.by_plugin, rows),
         *roundings(skipped),
         *left_out,
     )

@@ -15,10 +15,12 @@ from collsim.core.errors import InputError
 from collsim.diagnosis import diagnose, ranking
 from collsim.diagnosis.causes import all_causes, changes_of, meets
 from collsim.diagnosis.evidence import evidence_of, known_faults, usual_settings
+from collsim.diagnosis.findings import Finding, Suspect
 from collsim.diagnosis.fit import ALPHA, HOST, HOST_FACTOR, Fit, Noise, dips_of, fit_of, shift, whole_shift
 from collsim.diagnosis.judgement import _culprits, _slowest
 from collsim.diagnosis.subjects import _evened
 from collsim.report import render_diagnosis, schema
+from collsim.report.diagnosis import _finding
 from collsim.topology import load_topology
 from collsim.topology.files.overrides import known_paths
 
@@ -338,7 +340,6 @@ def test_probabilities_are_shares_of_likelihoods_with_that_of_no_cause(monkeypat
     """Scores are minus twice the logarithms of likelihoods."""
     scores = (2.0, 3.0, 9.0)
     monkeypatch.setattr(ranking, "_alike", lambda one, other: False)
-    monkeypatch.setattr(ranking, "_untold", lambda one, other, rows: False)
     monkeypatch.setattr(ranking, "_finding", lambda group, probability, rows, evidence: probability)
     found = ranking._findings([SimpleNamespace(score=score) for score in scores], healthy_score, (), ())
     likely = np.exp(-np.array([*scores, healthy_score]) / 2)
@@ -395,16 +396,39 @@ def test_a_skew_is_added_to_every_call():
     assert found[0].label == "5 us more for each call"
 
 
-@pytest.mark.parametrize(("told", "chi2", "untold"), [(3.0, 9.0, True), (5.0, 9.0, False), (3.0, 90.0, False)])
-def test_causes_that_no_row_tells_apart_are_one_class(told, chi2, untold):
-    """However rare one is; but both must explain the rows."""
+def scored(name="", score=0.0, chi2=7.0, seldom=0.0, ratios=(1.0,) * 7, shape=""):
+    candidate = ranking._Candidate("", "", (np.array(ratios),), 0.0)
+    cause = SimpleNamespace(name=name, seldom=seldom, shape=shape)
+    return ranking._Scored(cause, candidate, (Fit(chi2, score - seldom, 0.1),), 0.0)
 
-    def scored(score, chi2, seldom):
-        candidate = ranking._Candidate("", "", (np.ones(7),), 0.0)
-        cause = SimpleNamespace(seldom=seldom)
-        return ranking._Scored(cause, candidate, (Fit(chi2, score, 0.1),), 0.0)
 
-    assert ranking._untold(scored(0.0, 7.0, 0.0), scored(told, chi2, 4.0), 7) == untold
+@pytest.mark.parametrize(
+    ("ratios", "shape", "alike"),
+    [
+        ([2.0] * 7, "", True),
+        ([2.1] * 7, "", True),  # 4.9 %, and repeats spread by 6 %
+        ([2.0] * 6 + [2.2], "", False),  # one row tells
+        ([2.0] * 7, "falling", False),  # a shape is no cause beside one that was simulated
+    ],
+)
+def test_causes_whose_curves_no_row_tells_apart_are_one_class(ratios, shape, alike):
+    """However likely the one is beside the other."""
+    assert ranking._alike(scored(ratios=[2.0] * 7), scored(score=9.0, ratios=ratios, shape=shape)) == alike
+
+
+def test_rivals_explain_the_rows_as_the_first_does_however_rare_they_are():
+    first = scored("first", seldom=2.0, score=2.0)
+    rivals = [scored("rare", score=7.0, seldom=4.0), scored("far", score=7.0), scored("off", score=1.0, chi2=90.0)]
+    assert ranking._rivals([first, *rivals], 7) == ("rare",)
+
+
+def test_of_a_large_class_four_causes_are_named():
+    suspects = tuple(Suspect(name, f"title of {name}", "", "", "look", "mend", "seen") for name in "abcdef")
+    finding = Finding(suspects, 0.05, 7.0, 0.0, 0.9, fits=True)
+    text = "\n".join(_finding(1, finding, 0.5, whole=True))
+    assert [name for name in "abcdef" if f"[{name}]" in text] == list("abcd")
+    assert "2 more, in --format json" in text
+    assert finding.names == tuple("abcdef")
 
 
 @pytest.fixture(scope="module")

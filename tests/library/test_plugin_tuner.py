@@ -2,6 +2,7 @@
 
 import pytest
 
+import collsim
 from collsim.core.errors import InputError
 from collsim.library.calls import Call
 from collsim.library.choice import choose
@@ -88,6 +89,19 @@ def test_lines_rise_in_ranks_and_have_a_library_s_words():
                 for name in {"from", "until"} & set(entry):
                     ranks = [point[0] for point in entry[name]]
                     assert ranks == sorted(set(ranks))
+
+
+def test_a_run_says_how_many_calls_the_plugin_chose():
+    topology = load_topology("hgx_b200", {"scale_out.nodes": "4", "scale_out.network": "efa"})
+
+    def told(algo="auto", **variables):
+        asked = collsim.simulate(topology, "all_reduce", ["64K", "64M"], algo=algo, environment=variables)
+        return [text for text in asked.warnings if "plug-in" in text]
+
+    (sentence,) = told()
+    assert sentence.startswith("in 2 of 2 calls the tuner of AWS's plug-in chose, as on p6-b200")
+    assert told(OFI_NCCL_TUNER_TYPE="Internal") == []
+    assert told(algo="ring") == []
 
 
 def test_an_unknown_tuner_is_refused():

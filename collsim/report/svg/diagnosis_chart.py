@@ -112,7 +112,8 @@ def _legend(diagnosis: Diagnosis, log: DiagnosedLog) -> Iterator[str]:
     titles = {found.suspects[0].name: found for found in diagnosis.findings}
     for curve, colour, dash in zip(log.curves[:MOST_CAUSES], COLOURS, DASHES, strict=False):
         found = titles[curve.name]
-        others = f" (or {', '.join(found.names[1:])})" if len(found.names) > 1 else ""
+        others = ", ".join(suspect.name for suspect in found.told[1:])
+        others = f" (or {others})" if others else ""
         mark = f'<line stroke="{colour}" stroke-dasharray="{dash}" x1="{{a}}" x2="{{b}}" y1="{{y}}" y2="{{y}}"/>'
         entries.append((f"off by {curve.rms:.0%}: {found.suspects[0].title}{others}", mark))
     for place, (text, mark) in enumerate(entries):

@@ -101,12 +101,18 @@ class _CarefulCache:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.cache, name)
 
-    def last_made(self) -> Made | None:
-        """Return the kernel that was read or written last; None if there is none, or not as an object."""
+    def made_for(self, given: tuple[Any, ...]) -> Made | None:
+        """Return the kernel that was read or written last; None if it takes other arguments or is not an object.
+
+        A process may call a kernel with several kinds of arguments, and with a kind that it met before: what was made
+        last is then of another, whose machine code would take these arguments for what they are not.
+        """
         if self.cache._cache_file.last is None:
             return None
         (_, kind, held), described, _, signature, *_ = self.cache._cache_file.last
-        return Made(described.llvm_func_name, str(signature.return_type), held[0]) if kind == "object" else None
+        if kind != "object" or tuple(signature.args) != tuple(numba.typeof(each) for each in given):
+            return None
+        return Made(described.llvm_func_name, str(signature.return_type), held[0])
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Return the compiled kernel; None, so that it is compiled again, if its files cannot be read."""

@@ -50,6 +50,7 @@ class Entry(Part):
         super().__init__(function, options)
         self.source = Path(function.__code__.co_filename)
         self.kept = dict[str, native.Kernel | None]()
+        self.tried = set[str]()
 
     @cached_property
     def kernel(self) -> Any:
@@ -66,8 +67,10 @@ class Entry(Part):
         if run := self.kept.get(key):
             return run(given)
         result = self.kernel(*given)
-        if kinds is not None and (made := _last_made(self.kernel)):
-            native.keep(self.__name__, self.source, kinds, made)
+        if kinds is not None and key not in self.tried:
+            self.tried.add(key)
+            if made := _made_for(self.kernel, given):
+                native.keep(self.__name__, self.source, kinds, made)
         return result
 
     @property
@@ -76,10 +79,10 @@ class Entry(Part):
         return list(self.kept)
 
 
-def _last_made(kernel: Any) -> native.Made | None:
-    """Return what a kernel compiled or loaded last; None if it has no cache, which keeps the object."""
+def _made_for(kernel: Any, given: tuple[Any, ...]) -> native.Made | None:
+    """Return what Numba made of a kernel for arguments as *given*; None if it has no cache, which keeps the object."""
     cache: Any = getattr(kernel, "_cache", None)
-    made: native.Made | None = cache.last_made() if hasattr(cache, "last_made") else None
+    made: native.Made | None = cache.made_for(given) if hasattr(cache, "made_for") else None
     return made
 
 

@@ -21,6 +21,9 @@ from collsim.schedule.message_parts import BATCH, channel_of_part, cut, net_peer
 
 __all__ = ["ALGORITHM", "ROOTED"]
 
+MERGED_AT_ONCE = 1 << 17
+"""Entries of the table in which waits are merged: what stays in the cache is sorted fastest."""
+
 
 class _Messages(NamedTuple):
     """Messages in the order of their rounds, int64[n] each; what their channels follow from is *block*."""
@@ -87,25 +90,36 @@ class _Works(NamedTuple):
 
     def batches_before(self, out: Int, into: Int) -> tuple[Int, Int]:
         """Return what transfers with works at both ends wait for, in CSR: the batches before these."""
-        ends = np.stack([out, into], axis=1).ravel()
-        counts = np.bincount(ends, minlength=len(self.place))
-        ptr, row = pointers(counts), np.argsort(ends, kind="stable") // 2
+        n, ends = len(out), np.stack([out, into], axis=1)
+        ptr = pointers(np.bincount(ends.ravel(), minlength=len(self.place)))
+        row = np.append(np.argsort(ends.ravel(), kind="stable") // 2, n)  # the last stands for none
         first = np.arange(len(self.place)) - self.place + BATCH * np.maximum(self.batch - 1, 0)
         last = np.where(self.batch > 0, first + BATCH, first)  # works of a full batch lie one after the other
         begin, length = ptr[first], ptr[last] - ptr[first]
-        lengths = length[ends]
-        taken = pointers(lengths)
-        entry = np.repeat(begin[ends] - taken[:-1], lengths)
-        entry += np.arange(taken[-1])
-        n = len(out)
-        waits = np.repeat(np.repeat(np.arange(n) * n, 2), lengths)
-        waits += row[entry]
-        del entry
-        waits.sort()  # in place: there may be tens of millions
-        fresh = np.ones(len(waits), dtype=np.bool_)
-        np.not_equal(waits[1:], waits[:-1], out=fresh[1:])  # between sender and receiver there may be some of both
-        waits = waits[fresh]
-        return pointers(np.bincount(waits // n, minlength=n)) if n else np.zeros(1, dtype=np.int64), waits % max(n, 1)
+        nothing = np.zeros(0, dtype=np.int64)
+        found = [(nothing, nothing), *(_merged(row, begin, length, some) for some in _blocks(ends, length))]
+        counts, deps = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        return pointers(counts), deps
+
+
+def _blocks(ends: Int, length: Int) -> list[Int]:
+    """Return the rows of *ends* in blocks that are small enough to be merged in the cache."""
+    n_rows = max(MERGED_AT_ONCE // max(2 * int(length.max(initial=0)), 1), 1)
+    return [ends[at : at + n_rows] for at in range(0, len(ends), n_rows)]
+
+
+def _merged(row: Int, begin: Int, length: Int, ends: Int) -> tuple[Int, Int]:
+    """Return how many different entries the stretches of *row* at both *ends* have, and these in order.
+
+    The last of *row* is larger than all others and stands for none. Between sender and receiver there may be some that stand in both.
+    """
+    lengths, none = length[ends][..., None], len(row) - 1
+    place = np.arange(int(lengths.max(initial=0)))
+    table = row[np.where(place < lengths, begin[ends][..., None] + place, none)].reshape(len(ends), -1)
+    table.sort(axis=1)
+    fresh = table < row[none]
+    fresh[:, 1:] &= table[:, 1:] != table[:, :-1]
+    return np.count_nonzero(fresh, axis=1), table[fresh]
 
 
 def _of_matrix(request: ScheduleRequest) -> _Messages:

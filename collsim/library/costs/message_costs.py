@@ -14,7 +14,8 @@ only sends:
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,8 @@ class Messages:
     own_blocks: bool
     turn: Int | None = None
     at_once: Float | None = None
+    found: dict[str, Any] = field(default_factory=dict)
+    """What was found of these columns, whatever the costs."""
 
     @property
     def moves(self) -> NDArray[np.bool_]:
@@ -80,7 +83,7 @@ class Messages:
 
     def but(self, others: NDArray[np.bool_]) -> Messages:
         """Return a copy in which the messages *others*, bool[n], have no bytes."""
-        return replace(self, size_bytes=np.where(others, 0.0, self.size_bytes))
+        return replace(self, size_bytes=np.where(others, 0.0, self.size_bytes), found={})
 
     def pairs(self) -> tuple[Int, Int, Float]:
         """Return sender, receiver and bytes of each pair of ranks between which something goes."""
@@ -154,6 +157,14 @@ def _exchanges(messages: Messages) -> list[tuple[Float, Float]]:
     """
     if messages.at_once is not None:
         return [(messages.size_bytes, messages.at_once)]
+    if "exchanges" not in messages.found:
+        messages.found["exchanges"] = _exchanges_by_round(messages)
+    found: list[tuple[Float, Float]] = messages.found["exchanges"]
+    return found
+
+
+def _exchanges_by_round(messages: Messages) -> list[tuple[Float, Float]]:
+    """Return the same where ranks turn to each other round by round."""
     n, count = messages.n_ranks, len(messages.src)
     label = messages.channel * (int(messages.step.max(initial=0)) + 1) + messages.step
     turn = (messages.dst - messages.src) % n if messages.turn is None else messages.turn

@@ -370,7 +370,7 @@ def _equal_channels(channel: Int, looks: Int, dep_ptr: Int, waits_for: Int) -> t
     order = np.argsort(channel, kind="stable")
     starts = np.flatnonzero(np.diff(channel[order], prepend=-1))
     own_rows = np.split(order, starts[1:])
-    if len({hashlib.blake2b(looks[rows]).digest() for rows in own_rows}) == len(own_rows):
+    if len({hashlib.blake2b(looks[rows].tobytes()).digest() for rows in own_rows}) == len(own_rows):
         return None, copies  # no two look alike, whatever they wait for
     waiter = np.repeat(np.arange(len(channel)), np.diff(dep_ptr))
     if np.any(channel[waits_for[:, 0]] != channel[waiter]):

@@ -14,12 +14,16 @@ import numpy as np
 from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.all_to_all_v import byte_matrix
 from collsim.collectives.nccl_p2p import step_of
-from collsim.collectives.node_p2p import peer_order, root_order
-from collsim.core.arrays import distinct, pointers
+from collsim.collectives.node_p2p import peer_table, root_order
+from collsim.core.arrays import distinct, pointers, spread
 from collsim.schedule import Chunks, Int, Schedule, Transfers
+from collsim.schedule.forms import sealed
 from collsim.schedule.message_parts import BATCH, channel_of_part, cut, net_peer_channels, p2p_channels, parts_of
 
 __all__ = ["ALGORITHM", "ROOTED"]
+
+MERGED_AT_ONCE = 1 << 17
+"""Entries of the table in which waits are merged: what stays in the cache is sorted fastest."""
 
 
 class _Messages(NamedTuple):
@@ -42,6 +46,7 @@ def build(request: ScheduleRequest) -> Schedule:
     )
     message, sizes, part = cut(all_of_them.size_bytes, parts)
     number, block, src, dst, _ = (column[message] for column in all_of_them)
+    del all_of_them, message, parts  # there may be millions
     blocks, place = distinct(block)
     first_channel = np.array([channel_of_part(each, 0, channels) for each in blocks.tolist()], dtype=np.int64)
     channel = (first_channel[place] + part) % channels
@@ -51,11 +56,13 @@ def build(request: ScheduleRequest) -> Schedule:
     out, into, src, dst, channel, sizes = (column[moves] for column in (out, into, src, dst, channel, sizes))
     n = len(src)
     dep_ptr, dep = works.batches_before(out, into)
-    ones = np.ones(n, dtype=np.int64)
+    one, row = np.ones(1, dtype=np.int64), sealed(np.arange(n + 1))
+    no, yes = (np.broadcast_to(np.array([each]), n) for each in (False, True))
+    src, dst, sizes = (sealed(column) for column in (src, dst, sizes))
     transfers = Transfers(
-        src=src, dst=dst, channel=channel, step=np.maximum(works.batch[out], works.batch[into]),
-        reduces=np.zeros(n, dtype=np.bool_), reads_input=np.ones(n, dtype=np.bool_), lanes=ones, copies=ones,
-        chunk_ptr=np.arange(n + 1), chunk=np.arange(n), dep_ptr=dep_ptr, dep=dep,
+        src=src, dst=dst, channel=sealed(channel), step=sealed(np.maximum(works.batch[out], works.batch[into])),
+        reduces=no, reads_input=yes, lanes=spread(one, n), copies=spread(one, n),
+        chunk_ptr=row, chunk=row[:-1], dep_ptr=sealed(dep_ptr), dep=sealed(dep),
     )  # fmt: skip
     return request.schedule("nccl_p2p", Chunks(sizes, src, dst), transfers, channels=channels, **step_of(request))
 
@@ -87,33 +94,42 @@ class _Works(NamedTuple):
 
     def batches_before(self, out: Int, into: Int) -> tuple[Int, Int]:
         """Return what transfers with works at both ends wait for, in CSR: the batches before these."""
-        ends = np.stack([out, into], axis=1).ravel()
-        counts = np.bincount(ends, minlength=len(self.place))
-        ptr, row = pointers(counts), np.argsort(ends, kind="stable") // 2
+        n, ends = len(out), np.stack([out, into], axis=1)
+        ptr = pointers(np.bincount(ends.ravel(), minlength=len(self.place)))
+        row = np.append(np.argsort(ends.ravel(), kind="stable") // 2, n)  # the last stands for none
         first = np.arange(len(self.place)) - self.place + BATCH * np.maximum(self.batch - 1, 0)
         last = np.where(self.batch > 0, first + BATCH, first)  # works of a full batch lie one after the other
         begin, length = ptr[first], ptr[last] - ptr[first]
-        lengths = length[ends]
-        taken = pointers(lengths)
-        entry = np.repeat(begin[ends] - taken[:-1], lengths)
-        entry += np.arange(taken[-1])
-        n = len(out)
-        waits = np.repeat(np.repeat(np.arange(n) * n, 2), lengths)
-        waits += row[entry]
-        del entry
-        waits.sort()  # in place: there may be tens of millions
-        fresh = np.ones(len(waits), dtype=np.bool_)
-        np.not_equal(waits[1:], waits[:-1], out=fresh[1:])  # between sender and receiver there may be some of both
-        waits = waits[fresh]
-        return pointers(np.bincount(waits // n, minlength=n)) if n else np.zeros(1, dtype=np.int64), waits % max(n, 1)
+        counts, deps = np.zeros(n, dtype=np.int64), np.empty(int(length[ends].sum()), dtype=np.int64)
+        filled, n_rows = 0, max(MERGED_AT_ONCE // max(2 * int(length.max(initial=0)), 1), 1)
+        for done in range(0, n, n_rows):
+            some = slice(done, done + n_rows)
+            counts[some], found = _merged(row, begin, length, ends[some])
+            deps[filled : filled + len(found)] = found
+            filled += len(found)
+        return pointers(counts), deps[:filled]
+
+
+def _merged(row: Int, begin: Int, length: Int, ends: Int) -> tuple[Int, Int]:
+    """Return how many different entries the stretches of *row* at both *ends* have, and these in order.
+
+    The last of *row* is larger than all others and stands for none. Between sender and receiver there may be some that
+    stand in both.
+    """
+    lengths, none = length[ends][..., None], len(row) - 1
+    place = np.arange(int(lengths.max(initial=0)))
+    table = row[np.where(place < lengths, begin[ends][..., None] + place, none)].reshape(len(ends), -1)
+    table.sort(axis=1)
+    fresh = table < row[none]
+    fresh[:, 1:] &= table[:, 1:] != table[:, :-1]
+    return np.count_nonzero(fresh, axis=1), table[fresh]
 
 
 def _of_matrix(request: ScheduleRequest) -> _Messages:
     """Return the messages of a byte matrix that are not empty."""
     matrix, ranks = byte_matrix(request), np.arange(request.n_ranks)
     if request.spread.n_nodes > 1:
-        turns = peer_order(request.spread)
-        block, partner = np.array([turn.block for turn in turns]), np.array([turn.partner for turn in turns])
+        block, partner = peer_table(request.spread)
     else:
         block, partner = ranks, (ranks + ranks[:, None]) % request.n_ranks
     number, src = np.nonzero(matrix[ranks, partner])

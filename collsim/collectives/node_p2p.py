@@ -33,6 +33,7 @@ __all__ = [
     "build_uncut",
     "distances",
     "peer_order",
+    "peer_table",
     "pieces_of",
     "root_order",
     "turns_of",
@@ -65,17 +66,19 @@ def peer_order(layout: NodeLayout) -> list[PeerTurn]:
     >>> [turn.partner for turn in peer_order(NodeLayout.blocks([2, 2]))]
     [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]]
     """
+    block, partner = peer_table(layout)
+    return [PeerTurn(*turn) for turn in zip(block.tolist(), partner.tolist(), strict=True)]
+
+
+def peer_table(layout: NodeLayout) -> tuple[Int, Int]:
+    """Return the same as arrays: int64[n], the block of each round, and int64[n, n], to whom each rank sends in it."""
     size, groups = _groups(layout)
-    turns = []
+    members, place = np.array(groups), np.arange(size)
+    number, shift = np.arange(len(groups)), place[:, None, None]
+    partner = np.empty((len(groups), size, members.size), dtype=np.int64)
     for block, delta in enumerate(distances(len(groups))):
-        for shift in range(size):
-            partner = [0] * (len(groups) * size)
-            for number, group in enumerate(groups):
-                other = groups[(number + delta) % len(groups)]
-                for place, rank in enumerate(group):
-                    partner[rank] = other[(place + shift) % size]
-            turns.append(PeerTurn(block, partner))
-    return turns
+        partner[block][:, members] = members[((number + delta) % len(groups))[:, None], (place + shift) % size]
+    return np.repeat(number, size), partner.reshape(-1, members.size)
 
 
 def root_order(layout: NodeLayout, root: int, *, gathers: bool) -> Iterator[tuple[int, Int]]:

@@ -58,6 +58,18 @@ def work_of(lowered: Lowered, run: LoweredRun, costs: Protocol) -> Work:
 
 def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
     """Return the transfers as messages; where ranks wait for each other, their laws need tables of pairs."""
+    found_for, (known, found) = (
+        (lowered.transfers, lowered.size_bytes, run.fabric),
+        lowered.found.get("messages", ((), None)),
+    )
+    if not known or any(one is not other for one, other in zip(known, found_for, strict=True)):
+        found = _messages_of(lowered, run)
+        lowered.found["messages"] = found_for, found
+    messages: Messages = found
+    return messages
+
+
+def _messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
     transfers, told, layout = lowered.transfers, lowered.schedule.parameters, layout_of(run)
     found = Messages(
         n_ranks=run.fabric.n_ranks,

@@ -240,6 +240,8 @@ class Lowered:
         Where all ranks do the same, and transfers are of one: how many messages the channel of each serves at a time.
     bounds : bool
         Whether chunks are no larger than those of the schedule, so that a time is a bound only.
+    found : dict
+        What was found for these transfers, with what it was found for.
     """
 
     schedule: Schedule
@@ -262,6 +264,7 @@ class Lowered:
     cut: Cut | None = None
     at_once: Float | None = None
     bounds: bool = False
+    found: dict[str, Any] = field(default_factory=dict)
 
     @property
     def record(self) -> Algorithm:

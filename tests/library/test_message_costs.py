@@ -12,7 +12,15 @@ from collsim.collectives import ScheduleRequest, algorithm
 from collsim.core.operations import operation
 from collsim.engine import check_conservation, solve
 from collsim.library import Protocol, load_profile
-from collsim.library.costs.message_costs import Messages, call_s, caps_Bps, cycle_mean, port_capacity_Bps
+from collsim.library.costs.message_costs import (
+    Messages,
+    _mean_by_growth,
+    _mean_by_walks,
+    call_s,
+    caps_Bps,
+    cycle_mean,
+    port_capacity_Bps,
+)
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.lowering import lower, prepare
 from collsim.simulation.request.request import ask
@@ -272,3 +280,21 @@ def test_every_peer_of_a_rank_costs_once_and_no_more_than_there_are_channels():
     for ranks, channels, peers in ((2, 32, 1), (8, 32, 7), (8, 4, 4)):
         assert started_s("all_to_all", ranks, costs, channels) == pytest.approx(peers * 1e-6, rel=0.01)
     assert started_s("send_recv", 8, costs) == pytest.approx(1e-6, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_few_rounds_find_the_mean_that_all_walks_find(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 30))
+    weights = rng.random((n, n)) * 10.0 ** rng.integers(-6, 3)
+    if seed % 2:
+        weights[rng.random((n, n)) < rng.random()] = -np.inf
+    found = _mean_by_growth(weights, 10 * n)
+    assert found == pytest.approx(_mean_by_walks(weights), rel=1e-12)
+
+
+def test_rounds_that_are_too_few_decide_nothing():
+    ring = np.full((100, 100), -np.inf)
+    ring[np.arange(100), (np.arange(100) + 1) % 100] = np.random.default_rng(1).random(100)
+    assert _mean_by_growth(ring, 3) is None
+    assert cycle_mean(ring) == pytest.approx(ring[np.isfinite(ring)].mean(), rel=1e-12)

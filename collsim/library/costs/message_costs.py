@@ -14,7 +14,8 @@ only sends:
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,11 @@ __all__ = ["Messages", "call_s", "caps_Bps", "cycle_mean", "port_capacity_Bps"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
+TRIFLE = 1e-14
+"""What a walk has to grow by to count as longer, as a part of its weight and of the heaviest edge."""
+MOST_WALKED, WALKED_PER_ROUND = 64, 32
+"""Up to so many nodes all walks take as long as few rounds do, 1 ms; a round takes as long as walks of four steps."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +73,8 @@ class Messages:
     own_blocks: bool
     turn: Int | None = None
     at_once: Float | None = None
+    found: dict[str, Any] = field(default_factory=dict)
+    """What was found of these columns, whatever the costs."""
 
     @property
     def moves(self) -> NDArray[np.bool_]:
@@ -75,7 +83,7 @@ class Messages:
 
     def but(self, others: NDArray[np.bool_]) -> Messages:
         """Return a copy in which the messages *others*, bool[n], have no bytes."""
-        return replace(self, size_bytes=np.where(others, 0.0, self.size_bytes))
+        return replace(self, size_bytes=np.where(others, 0.0, self.size_bytes), found={})
 
     def pairs(self) -> tuple[Int, Int, Float]:
         """Return sender, receiver and bytes of each pair of ranks between which something goes."""
@@ -149,6 +157,14 @@ def _exchanges(messages: Messages) -> list[tuple[Float, Float]]:
     """
     if messages.at_once is not None:
         return [(messages.size_bytes, messages.at_once)]
+    if "exchanges" not in messages.found:
+        messages.found["exchanges"] = _exchanges_by_round(messages)
+    found: list[tuple[Float, Float]] = messages.found["exchanges"]
+    return found
+
+
+def _exchanges_by_round(messages: Messages) -> list[tuple[Float, Float]]:
+    """Return the same where ranks turn to each other round by round."""
     n, count = messages.n_ranks, len(messages.src)
     label = messages.channel * (int(messages.step.max(initial=0)) + 1) + messages.step
     turn = (messages.dst - messages.src) % n if messages.turn is None else messages.turn
@@ -248,30 +264,40 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
 
 
 def _cycle_mean_of_chains(follows: Int, weights: Float) -> float:
-    """Return what `cycle_mean` does where at most one edge leaves each node, to *follows* (-1: none), and one arrives.
+    """Return what `cycle_mean` does where at most one edge leaves each node, to *follows* (-1: none).
 
-    >>> _cycle_mean_of_chains(np.array([1, 0, -1]), np.array([4.0, 2.0, 9.0]))
+    >>> _cycle_mean_of_chains(np.array([1, 0, -1, 0]), np.array([4.0, 2.0, 9.0, 9.0]))
     3.0
     """
-    most, left = float("-inf"), set(np.flatnonzero(follows >= 0).tolist())
-    ahead = follows.tolist()
-    while left:
-        first = node = left.pop()
-        total, length, node = float(weights[node]), 1, ahead[node]
-        while node in left:
-            left.remove(node)
-            total, length, node = total + float(weights[node]), length + 1, ahead[node]
-        if node == first:
-            most = max(most, total / length)
+    most, ahead, own = float("-inf"), follows.tolist(), weights.tolist()
+    walk_of = [-1] * len(ahead)  # the first node of the walk that has met a node
+    for first in range(len(ahead)):
+        node = first
+        while node >= 0 and walk_of[node] < 0:
+            walk_of[node] = first
+            node = ahead[node]
+        if node < 0 or walk_of[node] != first:
+            continue
+        total, length, last = own[node], 1, node
+        while (node := ahead[node]) != last:
+            total, length = total + own[node], length + 1
+        most = max(most, total / length)
     return most
 
 
 def cycle_mean(weights: Float) -> float:
-    """Return the largest mean weight of a cycle (Karp); -inf where there is none.
+    """Return the largest mean weight of a cycle, to rounding; -inf where there is none.
 
     >>> cycle_mean(np.array([[1.0, 4.0], [2.0, 2.0]]))
     3.0
     """
+    few = len(weights) <= MOST_WALKED
+    found = None if few else _mean_by_growth(weights, len(weights) // WALKED_PER_ROUND)
+    return _mean_by_walks(weights) if found is None else found
+
+
+def _mean_by_walks(weights: Float) -> float:
+    """Return the same by the heaviest walks of every length (Karp): as many rounds as nodes."""
     n = len(weights)
     walks = np.zeros((n + 1, n))  # the heaviest walk of k edges to each node, from anywhere
     for k in range(n):
@@ -281,3 +307,36 @@ def cycle_mean(weights: Float) -> float:
         return float("-inf")
     means = (walks[n, ends] - walks[:n, ends]) / (n - np.arange(n))[:, None]
     return float(means.min(axis=0).max())
+
+
+def _mean_by_growth(weights: Float, rounds: int) -> float | None:
+    """Return the same in few *rounds*, if these are enough.
+
+    Walks grow by what edges are above a mean that some cycle reaches. They stop growing, and no cycle has more; or the
+    last edges of the heaviest walks close a cycle of a larger mean, from which it goes on: Newton's method.
+    """
+    n, finite = len(weights), weights[np.isfinite(weights)]
+    if not len(finite):
+        return float("-inf")
+    scale = float(np.abs(finite).max())
+    most = float((weights + weights.T).max()) / 2  # there and back; loops among them
+    mean = max(most, float(finite.min()) - TRIFLE * scale)
+    heaviest, before = np.zeros(n), np.full(n, -1)
+    for _ in range(rounds):
+        walks = heaviest[:, None] + weights
+        walks -= mean
+        last = walks.argmax(axis=0)
+        longer = walks[last, np.arange(n)]
+        grown = longer > heaviest + TRIFLE * (scale + np.abs(heaviest))
+        if not grown.any():
+            return most
+        heaviest, before = np.where(grown, longer, heaviest), np.where(grown, last, before)
+        found = _best_cycle(before, weights)
+        if found > mean:
+            most, mean, before = found, found, np.full(n, -1)
+    return None
+
+
+def _best_cycle(before: Int, weights: Float) -> float:
+    """Return the largest mean of the cycles among edges to each node from the one *before* it (-1: none)."""
+    return _cycle_mean_of_chains(before, np.where(before >= 0, weights[before, np.arange(len(before))], 0.0))

@@ -64,7 +64,7 @@ def load_byte_matrix(path: str | PathLike[str]) -> NDArray[np.int64]:
     faults: list[Fault] = []
     rows: list[_Row] = []
     for number, line in enumerate(_text(path).split("\n"), 1):
-        sizes = list(_sizes(line.partition("#")[0], f"{name}:{number}", faults))
+        sizes = _sizes(line.partition("#")[0], f"{name}:{number}", faults)
         if sizes:
             rows.append((number, sizes))
     faults += _shape_faults(rows, name)
@@ -99,14 +99,17 @@ def _text(path: str | PathLike[str]) -> str:
     return text
 
 
-def _sizes(line: str, where: str, faults: list[Fault]) -> Iterator[int]:
-    """Yield the sizes in a line, -1 for each that cannot be read; add what is wrong to *faults*."""
+def _sizes(line: str, where: str, faults: list[Fault]) -> list[int]:
+    """Return the sizes in a line, -1 for each that cannot be read; add what is wrong to *faults*."""
     if _PLAIN_LINE.fullmatch(line):
-        yield from map(int, line.split())
-        return
+        return list(map(int, line.split()))
     if _COMMA_LINE.fullmatch(line):
-        yield from map(int, line.split(","))
-        return
+        return list(map(int, line.split(",")))
+    return list(_entries(line, where, faults))
+
+
+def _entries(line: str, where: str, faults: list[Fault]) -> Iterator[int]:
+    """Yield the same, entry by entry."""
     after_comma = True
     column = 1
     for match in _ENTRY.finditer(line):

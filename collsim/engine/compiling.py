@@ -15,7 +15,6 @@ from numba.core.caching import IndexDataCacheFile
 from numba.core.options import DefaultOptions
 
 from collsim.core import process
-from collsim.engine.native import Made
 
 __all__ = ["compiled", "compiled_part"]
 
@@ -49,15 +48,8 @@ class _Announcer(events.Listener):
 class _SummedFile(IndexDataCacheFile):
     """Files of a kernel that begin with the digest of the rest.
 
-    They hold machine code: a flipped bit of it may load as ever and compute something else. *last* is what was read or
-    written last: the object and its description, and more.
+    They hold machine code: a flipped bit of it may load as ever and compute something else.
     """
-
-    last: Any = None
-
-    def _save_data(self, name: str, data: Any) -> None:
-        super()._save_data(name, data)
-        self.last = data
 
     def _dump(self, thing: Any) -> bytes:
         content = super()._dump(thing)
@@ -76,8 +68,7 @@ class _SummedFile(IndexDataCacheFile):
 
     def _load_data(self, name: str) -> Any:
         with open(self._data_path(name), "rb") as file:  # noqa: PTH123 - as Numba does
-            self.last = pickle.loads(_checked(file.read()))
-        return self.last
+            return pickle.loads(_checked(file.read()))
 
 
 def _checked(content: bytes) -> bytes:
@@ -100,19 +91,6 @@ class _CarefulCache:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.cache, name)
-
-    def made_for(self, given: tuple[Any, ...]) -> Made | None:
-        """Return the kernel that was read or written last; None if it takes other arguments or is not an object.
-
-        A process may call a kernel with several kinds of arguments, and with a kind that it met before: what was made
-        last is then of another, whose machine code would take these arguments for what they are not.
-        """
-        if self.cache._cache_file.last is None:
-            return None
-        (_, kind, held), described, _, signature, *_ = self.cache._cache_file.last
-        if kind != "object" or tuple(signature.args) != tuple(numba.typeof(each) for each in given):
-            return None
-        return Made(described.llvm_func_name, str(signature.return_type), held[0])
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Return the compiled kernel; None, so that it is compiled again, if its files cannot be read."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import Any
-
-from collsim.engine import native
 
 __all__ = ["Entry", "Part", "compilers"]
 
@@ -44,13 +41,7 @@ class Part:
 
 
 class Entry(Part):
-    """A kernel that Python calls: machine code that was kept, else Numba's."""
-
-    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
-        super().__init__(function, options)
-        self.source = Path(function.__code__.co_filename)
-        self.kept = dict[str, native.Kernel | None]()
-        self.tried = set[str]()
+    """A kernel that Python calls; Numba is imported when it is called first."""
 
     @cached_property
     def kernel(self) -> Any:
@@ -58,32 +49,6 @@ class Entry(Part):
         from collsim.engine.compiling import compiled
 
         return compiled(self.py_func, self.options)
-
-    def __call__(self, *given: Any) -> Any:  # noqa: D102
-        kinds = native.kind_of(given)
-        key = str(kinds)
-        if kinds is not None and key not in self.kept:
-            self.kept[key] = native.loaded(self.__name__, self.source, kinds)
-        if run := self.kept.get(key):
-            return run(given)
-        result = self.kernel(*given)
-        if kinds is not None and key not in self.tried:
-            self.tried.add(key)
-            if made := _made_for(self.kernel, given):
-                native.keep(self.__name__, self.source, kinds, made)
-        return result
-
-    @property
-    def signatures(self) -> list[str]:
-        """The kinds of arguments that it was called with."""
-        return list(self.kept)
-
-
-def _made_for(kernel: Any, given: tuple[Any, ...]) -> native.Made | None:
-    """Return what Numba made of a kernel for arguments as *given*; None if it has no cache, which keeps the object."""
-    cache: Any = getattr(kernel, "_cache", None)
-    made: native.Made | None = cache.made_for(given) if hasattr(cache, "made_for") else None
-    return made
 
 
 def compilers(options: dict[str, Any]) -> tuple[Decorator, Decorator]:

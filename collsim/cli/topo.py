@@ -41,7 +41,8 @@ def topo() -> None:
         - {a: gpu0, b: gpu1, bandwidth: 300 GB/s, latency: 250 ns}
 
     `topo show NAME --format yaml` writes out every node and link, for what is like none of them. In Python a
-    NetworkX graph will do: nx.grid_graph([4, 4, 4], periodic=True) is a torus. More: docs/topologies.md.
+    NetworkX graph will do, nx.grid_graph([4, 4, 4], periodic=True) for a torus, with bandwidth_Bps and latency_s on
+    every edge. More: docs/topologies.md.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 

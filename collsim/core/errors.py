@@ -16,7 +16,7 @@
     └── InternalError                   1      a result that broke a conservation law; never shown as a number
 
 A fault says what is wrong, where, with which value, the nearest valid value and what to do.
-This module imports nothing of the package.
+This module imports nothing of the package but `collsim.core.records`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The collective operations and data types, with the conventions of nccl-tests; the one table of busbw factors.
 
 Sizes and factors follow nccl-tests (its PERFORMANCE.md and source, version 2.19): *size* is the larger of the send and
-the receive buffer of one rank, *count* the count argument of the API call. This module imports nothing but errors.
+the receive buffer of one rank, *count* the count argument of the API call. This module imports nothing but errors and
+records.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Both plugins are read, tree (``SwitchName=s1 Nodes=tux[0-3]``, ``SwitchName=top Switches=s[1-4]``) and block
 (``BlockName=b1 Nodes=tux[0-17]``); the syntax is that of https://slurm.schedmd.com/topology.conf.html. This module
-imports only `errors` and `input_files`.
+imports only `errors`, `input_files` and `records`.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ __all__ = ["REDUCED_TRANSFERS", "Engine", "solve"]
 Engine = Literal["auto", "plain", "reference", "kernel"]
 
 # Measured: plain Python takes 3 to 8 us per transfer of a chain, a ring or a uniform all-to-all, and 0.3 to 1.3 us per
-# unit of work (a flow or a link looked at while sharing); to load the machine code that was kept takes 0.06 s, once in
-# a process, to compile it 3.5 s, once on a machine. So Python wins on regular problems up to the first limit, and an
-# irregular one that reaches the second limit has wasted 0.03 to 0.1 s before the kernel is asked.
-REFERENCE_TRANSFERS = 12_000
-REFERENCE_WORK = 100_000
+# unit of work (a flow or a link looked at while sharing); importing Numba and loading the cached kernel takes 0.35 s,
+# compiling it 3.5 s. So Python wins on regular problems up to the first limit, and an irregular one that reaches the
+# second limit has wasted 0.1 to 0.3 s before the kernel is asked.
+REFERENCE_TRANSFERS = 32_000
+REFERENCE_WORK = 300_000
 # Measured: to load the refinement takes 0.1 to 0.2 s, as long as the compiled kernel runs on so many transfers in step.
 REDUCED_TRANSFERS = 100_000
 # Measured: few classes are found in NumPy in 1 us for each hop of a transfer, and that there are many in less.

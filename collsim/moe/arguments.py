@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Sequence
+from typing import Any
 
 from collsim.library import Profile
 from collsim.moe.kernel_costs import Kernel
+from collsim.simulation.request.arguments import OfMachine
 
 __all__ = ["Arguments"]
 
 
-class Arguments(TypedDict, total=False):
+class Arguments(OfMachine, total=False):
     """The arguments of `collsim.simulate_moe`, each under its name; its docstring says what they mean."""
 
     tokens: int | Sequence[int] | None
@@ -31,13 +32,6 @@ class Arguments(TypedDict, total=False):
     forward: str
     profile: str | Profile
     nodes: int | None
-    gpus_per_node: int | None
-    racks: int | None
-    fabric: str | None
-    network: str | None
-    overrides: Mapping[str, str] | Sequence[str] | None
-    fail: str | Sequence[str] | None
-    degrade: Mapping[str, str | float] | Sequence[str] | None
     experts: int | None
     top_k: int | None
     hidden: int | None

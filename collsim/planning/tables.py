@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from collsim._version import __version__
 from collsim.core.atomic_files import replacing
@@ -21,6 +21,7 @@ from collsim.core.tabular import Tabular
 from collsim.moe import simulate_moe
 from collsim.moe.models import load_model
 from collsim.moe.request import sm_faults
+from collsim.simulation.request.arguments import OfMachine
 from collsim.simulation.request.fields import SCALE_OUT
 from collsim.simulation.request.prepare import Machine
 from collsim.simulation.simulate import simulate
@@ -119,18 +120,6 @@ class PreparedTable(NamedTuple):
     kind: str
     topology: Any
     parts: Parts
-
-
-class OfMachine(TypedDict, total=False):
-    """What `planner_table` takes of the machine beside its nodes, as `collsim.simulate` does."""
-
-    gpus_per_node: int | None
-    racks: int | None
-    fabric: str | None
-    network: str | None
-    overrides: Mapping[str, str] | Sequence[str] | None
-    fail: str | Sequence[str] | None
-    degrade: Mapping[str, str | float] | Sequence[str] | None
 
 
 def planner_table(

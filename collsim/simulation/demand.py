@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import is_
+
 import numpy as np
 
 from collsim.collectives.algorithm import KIB
@@ -24,7 +26,7 @@ __all__ = [
     "held_back",
     "is_grouped",
     "messages_of",
-    "peers_across",
+    "once_between",
     "peers_of",
     "stores_of",
     "work_of",
@@ -58,13 +60,11 @@ def work_of(lowered: Lowered, run: LoweredRun, costs: Protocol) -> Work:
 
 def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
     """Return the transfers as messages; where ranks wait for each other, their laws need tables of pairs."""
-    found_for, (known, found) = (
-        (lowered.transfers, lowered.size_bytes, run.fabric),
-        lowered.found.get("messages", ((), None)),
-    )
-    if not known or any(one is not other for one, other in zip(known, found_for, strict=True)):
+    of_these = (lowered.transfers, lowered.size_bytes, run.fabric)
+    known, found = lowered.found.get("messages", (None, None))
+    if known is None or not all(map(is_, known, of_these)):  # copies with other columns share what was found
         found = _messages_of(lowered, run)
-        lowered.found["messages"] = found_for, found
+        lowered.found["messages"] = of_these, found
     messages: Messages = found
     return messages
 
@@ -150,6 +150,16 @@ def peers_across(lowered: Lowered, run: LoweredRun) -> int:
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
     counts = np.bincount(node)
     return int(lowered.schedule.n_ranks - counts[counts > 0].min())
+
+
+def once_between(lowered: Lowered, run: LoweredRun, network: Protocol | None) -> dict[str, float]:
+    """Return the seconds that a call takes once because it goes between nodes, by constant; nothing within one."""
+    if network is None or lowered.steps is None:
+        return {}
+    told = {"base_s": network.base_s}
+    if network.peer_overhead_s:
+        told["peer_overhead_s"] = network.peer_overhead_s * peers_across(lowered, run)
+    return told
 
 
 def heads_of(lowered: Lowered, run: LoweredRun) -> Float:

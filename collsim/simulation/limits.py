@@ -28,7 +28,7 @@ from collsim.simulation.demand import (
     held_back,
     is_grouped,
     messages_of,
-    peers_across,
+    once_between,
     peers_of,
     stores_of,
     work_of,
@@ -120,9 +120,7 @@ class Parts:
     ) -> None:
         """Add what a call takes on the device beside its transfers, *once_s* altogether."""
         costs, network = both_costs
-        between = {"base_s": network.base_s} if network is not None and lowered.steps is not None else {}
-        if network is not None and between and network.peer_overhead_s:
-            between["peer_overhead_s"] = network.peer_overhead_s * peers_across(lowered, run)
+        between = once_between(lowered, run, network)
         told = {"base_s": costs.base_s}
         if is_grouped(lowered, costs):
             told["channel_overhead_s"] = costs.channel_overhead_s * messages_of(lowered, run).channels_for_all

@@ -39,7 +39,7 @@ from collsim.simulation.demand import (
     held_back,
     is_grouped,
     messages_of,
-    peers_across,
+    once_between,
     peers_of,
     stores_of,
     work_of,
@@ -347,12 +347,9 @@ def _once_s(
 ) -> float:
     """Return the seconds of a call on the device beside its transfers; over nodes both kinds of costs have a base."""
     costs, network = both_costs
-    peers_s = 0.0
-    if network is not None and lowered.steps is not None and network.peer_overhead_s:
-        peers_s = network.peer_overhead_s * peers_across(lowered, run)
+    over_nodes_s = sum(once_between(lowered, run, network).values())
     if not is_grouped(lowered, costs):
-        return base_s(lowered, costs, network, lowered.size_bytes) + peers_s
-    over_nodes_s = peers_s + (network.base_s if network is not None and lowered.steps is not None else 0.0)
+        return base_s(lowered, costs, None, lowered.size_bytes) + over_nodes_s
     messages, finish_s, ends_Bps = _calls(lowered, problem, solution, run)
     return call_s(messages, finish_s, *ends_Bps, costs) - float(finish_s.max()) + over_nodes_s
 

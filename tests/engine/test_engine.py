@@ -383,10 +383,10 @@ def test_no_place_for_a_cache(monkeypatch):
 
     compiled = numba.njit
 
-    def njit(*functions, cache=False, **options):
+    def njit(*, cache=False, **options):
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
-        return compiled(*functions, **options)  # parts of Numba use it as well, as they are imported
+        return compiled(**options)
 
     monkeypatch.setattr(numba, "njit", njit)
     _, entry = compilers({"nogil": True})

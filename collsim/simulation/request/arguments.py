@@ -8,10 +8,22 @@ from typing import Any, TypedDict
 
 from collsim.library import Profile
 
-__all__ = ["Arguments"]
+__all__ = ["Arguments", "OfMachine"]
 
 
-class Arguments(TypedDict, total=False):
+class OfMachine(TypedDict, total=False):
+    """What changes the machine beside its number of nodes, which some functions take several of."""
+
+    gpus_per_node: int | None
+    racks: int | None
+    fabric: str | None
+    network: str | None
+    overrides: Mapping[str, str] | Sequence[str] | None
+    fail: str | Sequence[str] | None
+    degrade: Mapping[str, str | float] | Sequence[str] | None
+
+
+class Arguments(OfMachine, total=False):
     """The arguments of `collsim.simulate`, each under its name; its docstring says what they mean."""
 
     min_bytes: int | str | None
@@ -19,10 +31,6 @@ class Arguments(TypedDict, total=False):
     step_bytes: int | str | None
     step_factor: float | str | None
     nodes: int | None
-    gpus_per_node: int | None
-    racks: int | None
-    fabric: str | None
-    network: str | None
     ranks: int | Sequence[int] | None
     rank_list: Sequence[int] | None
     algo: str | Sequence[str]
@@ -48,7 +56,4 @@ class Arguments(TypedDict, total=False):
     placement: str | Path | None
     load: str | Sequence[str]
     hash_seeds: str | Sequence[int] | None
-    overrides: Mapping[str, str] | Sequence[str] | None
     matrix: Any
-    fail: str | Sequence[str] | None
-    degrade: Mapping[str, str | float] | Sequence[str] | None

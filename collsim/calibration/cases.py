@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ from collsim.calibration.logs.printed_rows import Choice
 from collsim.calibration.logs.reading import read_tests
 from collsim.core.errors import Fault, InputError, UnknownNameError
 from collsim.core.operations import OPERATIONS, REDUCTIONS, dtype_bytes
-from collsim.core.records import dataclass
 from collsim.simulation.request.groups import Lists
 
 if TYPE_CHECKING:

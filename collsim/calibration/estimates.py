@@ -8,6 +8,7 @@ data where there are none: a parameter whose spread the data do not shrink was n
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from collsim.calibration.observations import Observation
 from collsim.calibration.parameters import Parameter, costs_of
 from collsim.core.progress import steps
-from collsim.core.records import dataclass
 from collsim.library import Profile
 from collsim.simulation.timing import FLOOR_SHARPNESS, WAIT_SHARPNESS, call_time_s
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from collsim._version import __version__
 from collsim.calibration.cases import Skipped
-from collsim.core.records import dataclass
 from collsim.core.tabular import Tabular
 from collsim.core.units import format_count
 from collsim.library import Profile

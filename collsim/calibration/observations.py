@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from collsim.calibration.cases import Measured, MeasuredCase
 from collsim.calibration.log_placement import gpus_of
 from collsim.collectives import family_of
 from collsim.core.errors import CollsimError
 from collsim.core.progress import steps
-from collsim.core.records import dataclass
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Protocol
 from collsim.simulation.lowering import Lowered, LoweredRun, as_seen, lower, prepare

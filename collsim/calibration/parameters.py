@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.calibration.observations import Observation
-from collsim.core.records import dataclass
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import FAMILIES, STAND_IN, Protocol
 

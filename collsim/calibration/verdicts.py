@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from collsim.calibration.cases import MeasuredCase, Skipped
@@ -16,7 +17,6 @@ from collsim.calibration.logs.printed_rows import Choice
 from collsim.core.errors import Fault, InputError
 from collsim.core.old_names import old_name
 from collsim.core.operations import operation
-from collsim.core.records import dataclass
 from collsim.core.tabular import Tabular
 from collsim.simulation.busbw_plot import Curve, draw
 from collsim.simulation.row import LinkLoad, TierLoad

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
 from collsim.core.errors import Fault, SpecError, unknown_keys
 from collsim.core.input_files import read_input
-from collsim.core.records import dataclass
 from collsim.report.data import json_text
 from collsim.simulation.request.fields import FIELDS
 from collsim.simulation.result import Result

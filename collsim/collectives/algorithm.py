@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -12,7 +12,6 @@ from collsim.collectives.node_layout import NodeLayout
 from collsim.collectives.node_rings import node_rings
 from collsim.core.errors import Fault, UnsupportedError
 from collsim.core.operations import Operation
-from collsim.core.records import dataclass
 from collsim.schedule import Int, Phase, Schedule, split_bytes
 from collsim.schedule.forms import Chunks
 

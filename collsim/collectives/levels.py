@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from collsim.core.records import dataclass
 from collsim.schedule import TransfersBuilder
 
 __all__ = ["Level", "Stage", "Team", "Work", "parts_of", "ring_inwards", "ring_outwards"]

@@ -7,10 +7,10 @@ of nodes that share leaf switches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from collsim.core.errors import Fault, UnsupportedError
-from collsim.core.records import dataclass
 
 __all__ = ["NodeLayout", "spread_order"]
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from collsim.core.records import dataclass
 from collsim.schedule import Transfers, TransfersBuilder
 
 __all__ = ["Rounds"]

@@ -22,10 +22,8 @@ This module imports nothing of the package but `collsim.core.records`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-
-from collsim.core.records import dataclass
 
 __all__ = [
     "PARTLY",

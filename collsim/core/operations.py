@@ -8,9 +8,9 @@ records.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from collsim.core.errors import UnknownNameError
-from collsim.core.records import dataclass
 
 __all__ = ["DTYPES", "OPERATIONS", "REDUCTIONS", "Operation", "dtype_bytes", "operation"]
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from collsim.core.errors import Fault, Faults, InputError, nearest
 from collsim.core.input_files import read_input
-from collsim.core.records import dataclass
 
 __all__ = ["Switch", "hosts_in", "read_leaves", "switches_in"]
 

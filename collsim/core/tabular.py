@@ -11,12 +11,11 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, overload
 
 from collsim.core.atomic_files import write_text
 from collsim.core.errors import Fault, InputError, UnknownNameError
-from collsim.core.records import dataclass
 
 __all__ = ["Field", "Tabular", "csv_text", "json_text", "plain"]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from collsim.core.records import dataclass
 from collsim.core.units import format_bandwidth
 from collsim.topology import Topology
 

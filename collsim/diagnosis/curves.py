@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from collsim.calibration.cases import MeasuredCase
 from collsim.calibration.log_placement import nodes_of, predicted
 from collsim.core.errors import CollsimError
-from collsim.core.records import dataclass
 from collsim.diagnosis.causes import Change
 from collsim.library import Profile
 from collsim.simulation.request.prepare import Machine, listed

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from collsim.core.records import dataclass
 from collsim.moe.logs import MoeLog
 from collsim.moe.result import MoeResult
 

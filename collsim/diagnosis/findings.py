@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from collsim.calibration.verdicts import CheckedLog
-from collsim.core.records import dataclass
 
 __all__ = ["Curve", "DiagnosedLog", "Diagnosis", "Evidence", "Finding", "SizeRange", "Suspect"]
 

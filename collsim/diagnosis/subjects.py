@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from collsim.calibration.estimates import NORMAL_90
 from collsim.calibration.health import limits_s
 from collsim.calibration.log_placement import nodes_of
 from collsim.calibration.verdicts import CheckedLog, JudgedCase
-from collsim.core.records import dataclass
 from collsim.diagnosis.findings import SizeRange
 from collsim.diagnosis.fit import (
     ALPHA,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from collsim.collectives import family_of
 from collsim.core.errors import CollsimError
-from collsim.core.records import dataclass
 from collsim.explanation.removals import REMOVALS, Removal, Site
 from collsim.library import Profile
 from collsim.library.environment import ALGORITHMS

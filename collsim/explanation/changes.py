@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collsim.core.records import dataclass
 from collsim.core.units import format_bandwidth
 from collsim.explanation.bench import Bench
 from collsim.explanation.findings import Chosen

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from collsim.core.records import dataclass
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import FAMILIES, PEER_FAMILIES, Origin, Protocol
 from collsim.library.library import PROTOCOLS

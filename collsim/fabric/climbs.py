@@ -8,13 +8,12 @@ are pieces of their own.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from collsim.core.arrays import entries_of, pointers
-from collsim.core.records import dataclass
 from collsim.fabric.cluster_router import Router
 from collsim.fabric.fabric import Float, Int
 from collsim.fabric.routes import Path, RouteBlock, RouteBundles, bundled

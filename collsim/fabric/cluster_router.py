@@ -17,14 +17,13 @@ receives so is assumed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collsim.core.arrays import distinct, entries_of, pointers
 from collsim.core.errors import Fault, NoRouteError
-from collsim.core.records import dataclass
 from collsim.fabric.domain import all_ways
 from collsim.fabric.fabric import Fabric, Float, Int, build_fabric
 from collsim.fabric.routes import Path, Routes, assemble

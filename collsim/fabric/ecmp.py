@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from collsim.core.arrays import entries_of
-from collsim.core.records import dataclass
 from collsim.fabric.fabric import Float, Int
 from collsim.fabric.routes import Path, RouteBlock
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.errors import Fault, InputError
-from collsim.core.records import dataclass
 from collsim.topology import Cluster, Topology, Wiring
 
 __all__ = ["Fabric", "build_fabric", "memory_need_Bps"]

@@ -15,14 +15,13 @@ Quantum (`collsim.topology.cluster.networks` says which). `TreePorts` keeps acco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collsim.core.errors import Fault, NoRouteError, UnsupportedError
-from collsim.core.records import dataclass
 from collsim.fabric.fabric import Fabric, Int
 
 if TYPE_CHECKING:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.arrays import distinct, entries_of, pointers, spread
-from collsim.core.records import dataclass
 from collsim.fabric.fabric import Float, Int
 
 __all__ = ["Path", "RouteBlock", "RouteBundles", "Routes", "Ways", "assemble", "bundled", "merge_trunks", "mixed"]

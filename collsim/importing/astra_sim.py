@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, SpecError, nearest
-from collsim.core.records import dataclass
 from collsim.importing.machine import Assumption, plural
 from collsim.importing.writer import Written
 from collsim.topology.files.reader import Document, read_document

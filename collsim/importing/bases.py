@@ -7,10 +7,10 @@ how many links it has; both are printed as assumptions, and ``--like`` overrides
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from collsim.core.errors import UnknownNameError
-from collsim.core.records import dataclass
 from collsim.importing.machine import Ask, Machine, plural
 from collsim.topology.loader import load_topology
 from collsim.topology.zoo import zoo_names

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field
-
-from collsim.core.records import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["FabricTree", "tree_of"]
 

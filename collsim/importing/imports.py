@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pathlib
 import re
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, Faults, SpecError, UnknownNameError
 from collsim.core.input_files import name_of_input, read_input_or_stdin
-from collsim.core.records import dataclass
 from collsim.importing.machine import Ask, Assumption, Machine
 from collsim.topology.files.foreign import FORMATS, Format, format_of
 from collsim.topology.loader import parse_topology

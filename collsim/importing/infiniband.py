@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from collsim.core.errors import Fault, Faults
-from collsim.core.records import dataclass
 from collsim.importing.fabric_tree import FabricTree, tree_of
 from collsim.importing.machine import plural
 

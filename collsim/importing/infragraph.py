@@ -11,11 +11,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, UnknownNameError, nearest
-from collsim.core.records import dataclass
 from collsim.importing.fabric_tree import FabricTree, tree_of
 from collsim.importing.fabrics import Cluster, write_fabric
 from collsim.importing.machine import Ask, Assumption, plural

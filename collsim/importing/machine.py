@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from collsim.core.errors import Fault, Faults
-from collsim.core.records import dataclass
 from collsim.topology.labels import DISTANCES
 
 __all__ = ["DISTANCES", "Adapter", "Ask", "Assumption", "Machine", "gpu_list", "plural"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from collsim.core.errors import Fault, Faults, SpecError, nearest
-from collsim.core.records import dataclass
 from collsim.importing.xml_files import Element, read_xml
 
 __all__ = ["MOST_BYTES", "RECEIVES", "SENDS", "Block", "Program", "Step", "read_msccl"]

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from collsim.core.errors import Fault, UnsupportedError, VerificationError
-from collsim.core.records import dataclass
 from collsim.importing.msccl import OPERATIONS, read_msccl
 from collsim.importing.msccl_schedules import schedule_of
 from collsim.schedule import EVERY, Schedule, verify

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,6 @@ import numpy as np
 from collsim.core.errors import Fault, InputError, SpecError, VerificationError
 from collsim.core.input_files import name_of_input, read_input_or_stdin
 from collsim.core.operations import operation
-from collsim.core.records import dataclass
 from collsim.core.units import parse_size_bytes
 from collsim.importing.msccl import MOST_BYTES, RECEIVES, SENDS, Block, Program, Step, read_msccl
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder, find_faults, split_bytes, verify

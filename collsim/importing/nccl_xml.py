@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from collsim.core.errors import Fault, Faults, did_you_mean
-from collsim.core.records import dataclass
 from collsim.importing.machine import Adapter, Machine, gpu_list, plural
 from collsim.importing.xml_files import Element, read_xml
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from collsim.core.errors import Fault, Faults, did_you_mean
-from collsim.core.records import dataclass
 from collsim.importing.machine import DISTANCES, Adapter, Machine, gpu_list, plural
 
 __all__ = ["read_nvidia_matrix"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from collsim.core.records import dataclass
 from collsim.importing.bases import OLD_XGMI, PCIE4, PCIE5, Base, has_sockets, link_counts, switch_counts
 from collsim.importing.machine import Adapter, Assumption, Machine, gpu_list, plural
 from collsim.importing.pcie_layout import pcie_nodes

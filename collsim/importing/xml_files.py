@@ -7,12 +7,11 @@ deeper or larger than any machine needs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
 
 from collsim.core.errors import Fault, Faults, SpecError, did_you_mean
-from collsim.core.records import dataclass
 
 __all__ = ["Element", "read_xml"]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from collsim.core.errors import Fault, InputError
 from collsim.core.operations import DTYPES, OPERATIONS, Operation
-from collsim.core.records import dataclass
 
 __all__ = ["LL", "LL128", "MESSAGE_OPS", "SIMPLE", "Call", "Candidate", "Choice", "PointToPoint"]
 

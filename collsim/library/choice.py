@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 from collsim.core.errors import CollsimError, Fault, InputError
-from collsim.core.records import dataclass
 from collsim.library.calls import LL, MESSAGE_OPS, Call, Candidate, Choice
 from collsim.library.engines.kernels import engine_choice, engine_options
 from collsim.library.engines.symmetric import symmetric_choice

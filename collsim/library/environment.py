@@ -7,11 +7,10 @@ it could not use; one that is not modelled, and one of anything else, is accepte
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 from collsim.core.errors import Fault, InputError, did_you_mean, nearest
-from collsim.core.records import dataclass
 from collsim.library.library import PROTOCOLS
 from collsim.topology.peers import LEVELS
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collsim.core.errors import Fault, UnsupportedError
-from collsim.core.records import dataclass
 from collsim.topology.peers import sockets
 
 if TYPE_CHECKING:

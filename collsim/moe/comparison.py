@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from collsim.core.records import dataclass
 from collsim.core.tabular import Tabular
 from collsim.moe.result import MoeRefusal, MoeResult, MoeRow
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from collsim.core.records import dataclass
 from collsim.moe.expert_placement import Placement
 from collsim.moe.gating import Float, Int, Popularity, distinct_groups, sampled
 from collsim.moe.models import Model

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 
 import numpy as np
 
 from collsim.core.errors import Fault, InputError, UnknownNameError
-from collsim.core.records import dataclass
 from collsim.moe.gating import Float, Int
 
 __all__ = ["PLACEMENTS", "Placement", "placed"]

@@ -9,9 +9,10 @@ formulas are those of DeepEP's kernels (README and csrc/kernels of deepseek-ai/D
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from collsim.core.records import dataclass
 from collsim.moe.counts import Counts
 from collsim.moe.gating import Float, Int
 from collsim.moe.models import Model

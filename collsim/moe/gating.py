@@ -8,6 +8,7 @@ limit the choice, groups are taken first in the same way, by the sum of the popu
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from math import comb
 from numbers import Real
 from pathlib import Path
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from collsim.core.errors import Fault, InputError
 from collsim.core.input_files import read_input
-from collsim.core.records import dataclass
 from collsim.moe.models import Model
 
 __all__ = ["Popularity", "balanced_choices", "distinct_groups", "popularity_of", "read_counts", "sampled"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from math import ceil, inf, isfinite, log2
 from pathlib import Path
 from typing import Any
 
 from collsim.core.errors import UnknownNameError
-from collsim.core.records import dataclass
 
 __all__ = ["Costs", "Kernel", "kernel_for", "kernel_names", "load_kernel"]
 

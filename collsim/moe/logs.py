@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 from collsim.core.errors import Fault, SpecError
 from collsim.core.input_files import read_input
-from collsim.core.records import dataclass
 
 __all__ = ["MoeLog", "MoeMeasured", "is_moe_log", "read_moe_log"]
 

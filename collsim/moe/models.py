@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from collsim.core.errors import Fault, InputError, UnknownNameError
-from collsim.core.records import dataclass
 
 __all__ = ["DTYPES", "Model", "load_model", "model_names"]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from collsim.core.errors import Fault, Faults, InputError
-from collsim.core.records import dataclass
 from collsim.library import Profile, load_profile
 from collsim.library.multiprocessors import multiprocessors_of
 from collsim.moe.expert_placement import PLACEMENTS, Placement, placed

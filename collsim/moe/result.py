@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from collsim.core.old_names import old_name
-from collsim.core.records import dataclass
 from collsim.core.tabular import Tabular
 from collsim.simulation.result import LinkLoad, asked_of
 

@@ -10,12 +10,12 @@ another node also keeps the adapters of its sender busy until it is posted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.errors import Fault, InternalError, defect
-from collsim.core.records import dataclass
 from collsim.engine import Problem, check_conservation, checked, least_time_s, solve
 from collsim.fabric.fabric import Fabric
 from collsim.fabric.reduction_trees import TreePorts

@@ -7,6 +7,7 @@ The layouts are those of the tables that NVIDIA's AIConfigurator 0.12 ships (pac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
@@ -16,7 +17,6 @@ from collsim.core.atomic_files import replacing
 from collsim.core.errors import CollsimError, Fault, Faults, InputError, ModelError, UnknownNameError
 from collsim.core.operations import dtype_bytes, operation
 from collsim.core.progress import steps
-from collsim.core.records import dataclass
 from collsim.core.tabular import Tabular
 from collsim.moe import simulate_moe
 from collsim.moe.models import load_model

@@ -9,9 +9,9 @@ wins. RCCL's plugin (ext-tuner/example in ROCm/rccl) reads the same.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from collsim.core.errors import Fault, Faults, SpecError, did_you_mean
-from collsim.core.records import dataclass
 
 __all__ = ["ALGORITHMS", "COLLECTIVES", "PROTOCOLS", "Rule", "first_match", "read_rules", "write_rules"]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from collsim.core.records import dataclass
 from collsim.core.tabular import Tabular
 from collsim.core.units import format_size
 from collsim.planning.tuner_csv import ANY, COLLECTIVES, Rule, write_rules

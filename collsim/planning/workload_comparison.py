@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from collsim.core.records import dataclass
 from collsim.core.tabular import Tabular
 from collsim.prices import Price
 

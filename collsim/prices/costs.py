@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collsim.core.records import dataclass
+from dataclasses import dataclass
+
 from collsim.prices.prices import Price
 
 __all__ = ["Cost", "cost_of"]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, did_you_mean
-from collsim.core.records import dataclass
 
 __all__ = ["Figure", "Price", "price_of", "with_own"]
 

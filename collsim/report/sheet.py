@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Generic, Literal, TypeVar, cast
-
-from collsim.core.records import dataclass
 
 __all__ = [
     "WHOLE",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from collsim.core.errors import chosen
-from collsim.core.records import dataclass
 from collsim.planning.workload_comparison import WorkloadComparison, WorkloadRun
 from collsim.report.nccl import time_text
 from collsim.report.price_notes import price_lines

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from collsim.core.errors import Fault, UnknownNameError
 from collsim.core.operations import operation
-from collsim.core.records import dataclass
 from collsim.schedule.forms import EVERY, Int
 from collsim.schedule.schedule import Schedule
 

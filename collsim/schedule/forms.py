@@ -12,13 +12,13 @@ Every form has `materialise()`, which gives `Transfers`. This module knows only 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.arrays import spread
-from collsim.core.records import dataclass
 
 __all__ = [
     "EVERY",

@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ import numpy as np
 from collsim.core.errors import Fault, InputError, SpecError, VerificationError, nearest
 from collsim.core.input_files import name_of_input, read_input_or_stdin
 from collsim.core.operations import OPERATIONS
-from collsim.core.records import dataclass
 from collsim.schedule.forms import Chunks, Orbits, Transfers
 from collsim.schedule.pipelines import Circles, Pipelines
 from collsim.schedule.schedule import Schedule

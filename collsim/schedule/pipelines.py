@@ -13,13 +13,12 @@ others, say all.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from collsim.core.arrays import distinct, entries_of, pointers, spread
-from collsim.core.records import dataclass
 from collsim.schedule.forms import Bool, Chunks, Int, Orbits, Transfers, frozen, sealed
 from collsim.schedule.schedule_builder import OrbitsBuilder
 

@@ -8,11 +8,10 @@ in before is complete. A schedule knows ranks, not links, and bytes, not seconds
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from collsim.core.records import dataclass
 from collsim.schedule.forms import ROW_COLUMNS, Chunks, Int, Phase, Transfers
 from collsim.schedule.in_network import Groups, ranks_of
 

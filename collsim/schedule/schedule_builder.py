@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.arrays import pointers
-from collsim.core.records import dataclass
 from collsim.schedule.forms import Bool, Chunks, Int, Orbits, Transfers, sealed
 
 __all__ = ["ChunksBuilder", "OrbitsBuilder", "TransfersBuilder"]

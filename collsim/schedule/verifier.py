@@ -18,13 +18,12 @@ import heapq
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
 
 from collsim.core.errors import Fault, UnsupportedError, VerificationError
-from collsim.core.records import dataclass
 from collsim.schedule.contract import contract_faults
 from collsim.schedule.forms import EVERY, Int, Transfers
 from collsim.schedule.in_network import expanded_entries, is_in_network, point_to_point

@@ -5,14 +5,13 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from collsim.core.errors import CollsimError
 from collsim.core.progress import steps
-from collsim.core.records import dataclass
 from collsim.serving.decode import Step
 from collsim.serving.spec import Failure, Job, Request, Serving
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from collsim.core.records import dataclass
 from collsim.moe import MoeRow, load_model, simulate_moe
 from collsim.serving.spec import Job
 from collsim.timeline.analysis import overlap_of

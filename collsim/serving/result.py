@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
-
-from collsim.core.records import dataclass
 
 __all__ = ["JobResult", "Moment", "ServingResult"]
 

@@ -7,12 +7,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, SpecError, unknown_keys
-from collsim.core.records import dataclass
 from collsim.core.units import parse_time_s
 
 __all__ = ["Failure", "Job", "Kernels", "Request", "Serving", "read_serving", "serving_of"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from collsim.core.errors import Fault, InputError
 from collsim.core.operations import operation
-from collsim.core.records import dataclass
 from collsim.core.units import format_size
 from collsim.simulation.request.values import shown
 from collsim.simulation.row import Row

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from collsim.core.errors import Fault, Faults, InputError, ModelError
 from collsim.core.progress import INTERRUPTED, interrupted, keeps_done
-from collsim.core.records import dataclass
 from collsim.library import Profile, load_profile
 from collsim.prices import Price, price_of, with_own
 from collsim.simulation.comparison import ComparedRefusal, ComparedRow, ComparedSystem, Comparison, named_system

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from collsim.core.errors import Fault, InputError
-from collsim.core.records import dataclass
 from collsim.core.tabular import Tabular
 from collsim.prices import Cost, Price, cost_of
 from collsim.simulation.request.values import shown

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,6 @@ import numpy as np
 from collsim.collectives import family_of
 from collsim.core.errors import Fault, InternalError, UnsupportedError, defect
 from collsim.core.operations import operation
-from collsim.core.records import dataclass
 from collsim.engine import (
     REDUCED_TRANSFERS,
     Engine,

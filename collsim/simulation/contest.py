@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from collsim.collectives import Algorithm, ScheduleRequest, algorithms_for
 from collsim.core.errors import Fault, InputError, UnsupportedError
 from collsim.core.operations import Operation
-from collsim.core.records import dataclass
 from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import Protocol
 from collsim.simulation.alike_ranks import are_alike

@@ -10,7 +10,7 @@ is measured in tests, and said with the row.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import NamedTuple
 
@@ -19,7 +19,6 @@ import numpy as np
 from collsim.collectives import Algorithm, ScheduleRequest
 from collsim.collectives.node_p2p import MOST_PIECES, distances, pieces_of
 from collsim.core.arrays import distinct, entries_of, pointers
-from collsim.core.records import dataclass
 from collsim.fabric.fabric import Fabric, Float, Int
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.fabric.routing import Routes

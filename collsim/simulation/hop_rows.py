@@ -5,13 +5,12 @@ All of it but the chunks holds for the other sizes of a run, and is kept with it
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from collsim.core.arrays import pointers
-from collsim.core.records import dataclass
 from collsim.fabric.fabric import Int
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.library.costs.channel_costs import Bool

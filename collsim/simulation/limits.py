@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from collsim.core.arrays import distinct
-from collsim.core.records import dataclass
 from collsim.core.units import format_bandwidth, format_time
 from collsim.engine import Problem, Solution
 from collsim.fabric.fabric import Float, Int

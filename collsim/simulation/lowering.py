@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ from collsim.collectives import Algorithm, NodeLayout, record_of
 from collsim.core.arrays import distinct, spread
 from collsim.core.errors import Fault, NoRouteError, UnsupportedError
 from collsim.core.kept import Kept
-from collsim.core.records import dataclass
 from collsim.fabric.bounds.flow_bounds import BoundFlows, find_flows
 from collsim.fabric.bounds.lower import MOST_IN_TABLES, Cuts, find_cuts
 from collsim.fabric.fabric import Fabric, Float, Int, build_fabric

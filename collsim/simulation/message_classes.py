@@ -7,7 +7,7 @@ same classes, and nothing but one message of each is ever laid out again: same t
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,6 @@ import numpy as np
 from collsim.collectives import Algorithm, ScheduleRequest
 from collsim.collectives.node_p2p import build_uncut
 from collsim.core.arrays import distinct, entries_of, pointers
-from collsim.core.records import dataclass
 from collsim.engine import Problem, checked
 from collsim.engine.symmetry import codes_of, firsts, reduced
 from collsim.fabric.fabric import Float, Int

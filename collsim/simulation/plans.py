@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collsim.collectives import Algorithm, ScheduleRequest
 from collsim.core.errors import Fault, InputError, ModelError, NoRouteError, UnsupportedError
-from collsim.core.records import dataclass
 from collsim.fabric.fabric import Fabric, Float, Int
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.schedule import Schedule

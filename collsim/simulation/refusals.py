@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
-from collsim.core.records import dataclass
 from collsim.core.units import format_size
 
 __all__ = ["Refusal", "refusal_lines"]

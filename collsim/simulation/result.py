@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from collsim.core.records import dataclass
 from collsim.core.tabular import Tabular
 from collsim.simulation.refusals import Refusal, refusal_lines
 from collsim.simulation.row import GroupTime, Limit, LinkLoad, Row, ranked

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.old_names import old_name
 from collsim.core.operations import operation
-from collsim.core.records import dataclass
 from collsim.core.tabular import plain
 from collsim.core.units import format_size
 from collsim.simulation.row_fields import CRITICAL, FIELDS

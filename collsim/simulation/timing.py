@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from collsim.collectives import family_of
 from collsim.core.errors import DeadlockError, Fault, InternalError, defect
 from collsim.core.operations import operation
-from collsim.core.records import dataclass
 from collsim.engine import (
     Engine,
     EngineDeadlock,

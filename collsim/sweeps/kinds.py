@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, UnknownNameError
-from collsim.core.records import dataclass
 from collsim.simulation.request.callers import SPELLINGS, argument_names
 from collsim.simulation.request.fields import BY_NAME
 

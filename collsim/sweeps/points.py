@@ -6,13 +6,13 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from collsim._version import __version__
 from collsim.core.errors import CollsimError
-from collsim.core.records import dataclass
 from collsim.sweeps.kinds import KINDS, signature_defaults
 
 __all__ = ["Point", "arguments_of", "point_of"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from collsim.core.records import dataclass
 from collsim.core.tabular import Tabular
 from collsim.sweeps.pareto import objectives_of, pareto_front, work_of
 from collsim.sweeps.records import OK

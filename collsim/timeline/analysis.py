@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from collsim.core.records import dataclass
 from collsim.timeline.graph import Node
 from collsim.timeline.replay import HOST, Replay
 from collsim.timeline.trace import COLLECTIVE

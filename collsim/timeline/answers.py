@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from collsim.core import progress
-from collsim.core.records import dataclass
 from collsim.timeline.analysis import critical_path
 from collsim.timeline.graph import Node
 from collsim.timeline.replay import HOST, Replay

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from collsim.core.operations import operation
-from collsim.core.records import dataclass
 from collsim.timeline.calls import Prediction
 from collsim.timeline.contention import LEAST_LATE_S, undo_contention
 from collsim.timeline.gpus import Gpu

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collsim.core.errors import CollsimError
-from collsim.core.records import dataclass
 from collsim.timeline.places import Place
 from collsim.timeline.trace import Call
 

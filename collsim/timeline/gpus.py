@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from collsim.core.records import dataclass
 from collsim.library.multiprocessors import multiprocessors_of
 
 __all__ = ["Gpu", "gpu_of"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, UnknownNameError
-from collsim.core.records import dataclass
 from collsim.timeline.places import Place
 from collsim.timeline.ready_made import Layer
 

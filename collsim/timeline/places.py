@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from collsim.core.errors import Fault, InputError
-from collsim.core.records import dataclass
 
 __all__ = ["Place", "grown", "place_of"]
 

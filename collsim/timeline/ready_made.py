@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from collsim.core.errors import Fault, InputError
-from collsim.core.records import dataclass
 from collsim.timeline.trace import Call
 from collsim.timeline.workload import COMPUTE_STREAM, Graph
 

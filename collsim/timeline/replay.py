@@ -11,11 +11,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from collsim.core.errors import DeadlockError, Fault
 from collsim.core.progress import steps
-from collsim.core.records import dataclass
 from collsim.timeline.gpus import Gpu
 from collsim.timeline.graph import Node
 from collsim.timeline.trace import COLLECTIVE, MATMUL, MEMORY, STREAM

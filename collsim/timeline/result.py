@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from collsim.core.old_names import old_name
-from collsim.core.records import dataclass
 
 __all__ = ["CallRow", "Event", "Help", "PathPart", "StreamUse", "TimelineResult"]
 

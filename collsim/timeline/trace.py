@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import field
-
-from collsim.core.records import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["COLLECTIVE", "MATMUL", "MEMORY", "STREAM", "Call", "HostEvent", "Kernel", "Trace", "kind_of"]
 

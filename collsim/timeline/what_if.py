@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, TypedDict, Unpack
 
 from collsim.core.errors import Fault, Faults, InputError
-from collsim.core.records import dataclass
 
 __all__ = ["Changes", "WhatIf", "across", "asked_for", "gpus_of"]
 

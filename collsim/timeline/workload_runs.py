@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, SpecError, unknown_keys
 from collsim.core.progress import steps
-from collsim.core.records import dataclass
 from collsim.simulation.request.groups import ParallelLayout
 from collsim.timeline.analysis import overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of

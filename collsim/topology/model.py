@@ -8,12 +8,11 @@ The arrays are read-only. Nothing here imports more than the standard library un
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import InputError, UnknownNameError
-from collsim.core.records import dataclass
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -6,10 +6,9 @@ Nothing here imports more than the standard library until it is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from collsim.core.records import dataclass
 from collsim.topology.lazy import Later
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from collsim.calibration.logs.launchers import NAMED, launched
 from collsim.calibration.logs.printed_rows import Layout
 from collsim.core.operations import ALIASES, OPERATIONS
-from collsim.core.records import dataclass
 
 __all__ = ["Device", "Facts", "encoded_version", "learn", "learn_debug", "op_name", "op_of_program", "read_command"]
 

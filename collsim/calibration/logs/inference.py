@@ -11,12 +11,11 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from collsim.calibration.logs.log_types import Table
 from collsim.calibration.logs.printed_rows import others_of
 from collsim.core.operations import OPERATIONS
-from collsim.core.records import dataclass
 
 __all__ = ["Ratios", "Signs", "factor", "possible_ops", "ranks_of_blocks", "ranks_of_ratio", "read_signs"]
 

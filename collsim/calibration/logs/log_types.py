@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from collsim.calibration.logs.printed_rows import RawRow
-from collsim.core.records import dataclass
 
 __all__ = ["ZERO_BYTES", "Dropped", "Log", "LogRow", "LogRun", "Table", "Test"]
 

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from collsim.calibration.logs.facts import Device, Facts, encoded_version, op_name, op_of_program, read_command
@@ -23,7 +24,6 @@ from collsim.calibration.logs.printed_rows import (
     dtype_name,
     number,
 )
-from collsim.core.records import dataclass
 
 __all__ = [
     "Columns",

@@ -11,10 +11,10 @@ import functools
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from collsim.core.operations import DTYPE_ALIASES, DTYPES
-from collsim.core.records import dataclass
 
 __all__ = [
     "UNITS",

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -26,7 +26,6 @@ from collsim.calibration.logs.inference import (
 )
 from collsim.calibration.logs.log_types import NO_INTEGER, LogRun, Table
 from collsim.core.operations import DTYPES, OPERATIONS
-from collsim.core.records import dataclass
 
 __all__ = ["BLOCK_COLUMNS", "Known", "Settlement"]
 

@@ -7,14 +7,13 @@ stand on either side, and any choice bounds the flow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.arrays import distinct, entries_of, pointers
-from collsim.core.records import dataclass
 from collsim.fabric.fabric import Fabric, Float, Int
 from collsim.fabric.routes import mixed
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +33,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.operations import Operation
-from collsim.core.records import dataclass
 from collsim.fabric.fabric import Fabric, Float, Int
 
 __all__ = ["BoundFlows", "FlowNetwork", "digest_of", "find_flows", "flow_bound", "network_of", "solved_prices"]

@@ -15,13 +15,13 @@ irregular fabrics get the linear programs of `flow_bounds` as well; a row names 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.operations import Operation
-from collsim.core.records import dataclass
 from collsim.fabric.bounds.cut_sets import MOST_SWEEPS, Sides, sparse_capacities, sparse_sides
 from collsim.fabric.bounds.flow_bounds import BoundFlows, flow_bound
 from collsim.fabric.fabric import Fabric, Float, Int

@@ -7,10 +7,11 @@ Grouped messages share the channels that send and receive them (`collsim.library
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.core.records import dataclass
 from collsim.library.costs.channel_costs import Protocol, Use
 from collsim.library.costs.message_costs import Messages, caps_Bps
 

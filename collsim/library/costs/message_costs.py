@@ -14,14 +14,13 @@ only sends:
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.arrays import distinct
-from collsim.core.records import dataclass
 from collsim.library.costs.channel_costs import Protocol, soft_min
 
 __all__ = ["Messages", "call_s", "caps_Bps", "cycle_mean", "port_capacity_Bps"]

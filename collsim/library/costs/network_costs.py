@@ -8,12 +8,11 @@ of channels and adapter meet softly, as rates of channels and links do within a 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.core.records import dataclass
 from collsim.library.costs.channel_costs import LEAST_S, Protocol, Use, soft_max, soft_min
 
 __all__ = ["Steps", "steps_of", "windowed_Bps"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from collsim.core.records import dataclass
 from collsim.library.costs.channel_costs import BETWEEN, NEAREST, STAND_IN, Origin, Protocol
 
 __all__ = ["BANDS", "BANDS_BETWEEN", "NetworkCosts", "Profile", "Protocol", "Scatter", "band_of"]

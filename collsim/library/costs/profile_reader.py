@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collsim.core.errors import CollsimError, Fault, InputError, SpecError, unknown_keys
 from collsim.core.operations import DTYPES, OPERATIONS
-from collsim.core.records import dataclass
 from collsim.core.units import (
     MAX_RATE_BPS,
     MAX_SIZE_BYTES,

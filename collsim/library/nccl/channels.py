@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collsim.core.records import dataclass
+from dataclasses import dataclass
+
 from collsim.library.calls import LL, LL128, SIMPLE, Call
 from collsim.library.environment import THREADS, UNSET, WARP, Environment, threads_taken
 from collsim.library.system import Graph, System

@@ -5,7 +5,8 @@ It selects; it does not predict. Microseconds and decimal GB/s inside, as in the
 
 from __future__ import annotations
 
-from collsim.core.records import dataclass
+from dataclasses import dataclass
+
 from collsim.library.calls import LL, LL128, SIMPLE, Call, Candidate
 from collsim.library.environment import ALGORITHMS, Environment
 from collsim.library.library import PROTOCOLS

@@ -10,12 +10,11 @@ import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, SpecError
-from collsim.core.records import dataclass
 from collsim.library.environment import ALGORITHMS
 from collsim.topology.files.reader import Document, read_document
 

@@ -6,9 +6,9 @@ Read from ROCm/rocm-systems projects/rccl (2.27 to 2.31) and ROCm/rccl (2.18 to 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from collsim.core.records import dataclass
 from collsim.library.calls import LL, LL128, SIMPLE, Call, Candidate
 from collsim.library.environment import Environment
 from collsim.library.library import PROTOCOLS, Library

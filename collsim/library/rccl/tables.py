@@ -6,9 +6,8 @@ vectors hold tenths per power of two from 64 B on; ``1x6`` repeats. They steer t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
-
-from collsim.core.records import dataclass
 
 __all__ = ["BASE_US", "MODELS", "TuningModel", "correction"]
 

@@ -8,10 +8,10 @@ has failed is drawn where it was, in dashes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from html import escape
 
 from collsim.core.errors import Fault, InputError
-from collsim.core.records import dataclass
 from collsim.core.units import format_bandwidth
 from collsim.report.cluster import cluster_svg
 from collsim.report.svg.layouts import MARGIN, WIDTH, Point, layout_of

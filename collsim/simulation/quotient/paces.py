@@ -11,12 +11,12 @@ step takes is known. Elsewhere the ring is walked with both, and the answer hold
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.core.records import dataclass
 from collsim.engine import Problem
 from collsim.engine.wavefront import Chain
 from collsim.fabric.fabric import Float, Int

@@ -14,14 +14,13 @@ as one with all their cables; likewise cores. Nothing here grows with the square
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.errors import InputError
-from collsim.core.records import dataclass
 from collsim.simulation.quotient.frames import BLOCK, MACHINE, UNIT, Frame, frame_of, is_even
 from collsim.topology.cluster.spec import Cluster
 from collsim.topology.failures.degrade import damaged

@@ -8,14 +8,13 @@ the ranks, and no route of the whole machine is ever looked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from collsim.collectives import Algorithm, ScheduleRequest, algorithm, algorithms_for
 from collsim.core.errors import InputError, NoRouteError
 from collsim.core.operations import Operation
-from collsim.core.records import dataclass
 from collsim.fabric.bounds.lower import MOST_IN_TABLES, Cuts
 from collsim.fabric.fabric import Float
 from collsim.library import Profile

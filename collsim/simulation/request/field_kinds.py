@@ -6,11 +6,9 @@ The command line reads this whatever it is asked, so nothing heavy is imported h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
-
-from collsim.core.records import dataclass
 
 __all__ = ["BYTES", "COUNT", "MAYBE_COUNT", "MAYBE_TEXT", "PAIRS", "TEXT", "TEXTS", "TRUTH", "RequestField"]
 

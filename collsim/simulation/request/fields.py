@@ -9,10 +9,9 @@ imported here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from collsim.core.records import dataclass
 from collsim.simulation.request.field_kinds import (
     BYTES,
     COUNT,

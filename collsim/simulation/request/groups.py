@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, did_you_mean
-from collsim.core.records import dataclass
 from collsim.simulation.request.values import shown
 
 __all__ = ["Grouping", "Lists", "ParallelLayout", "Split", "parse_grouping", "parse_groups", "parse_split"]

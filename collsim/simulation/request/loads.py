@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError
-from collsim.core.records import dataclass
 
 __all__ = ["Load", "free_shares", "parse_load", "parse_loads"]
 

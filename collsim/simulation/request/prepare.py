@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from collsim.core.errors import Fault, Faults, InputError
 from collsim.core.kept import Kept
-from collsim.core.records import dataclass
 from collsim.library import Profile, load_profile
 from collsim.simulation.request.checks import threads_on
 from collsim.simulation.request.fields import SCALE_OUT, Request

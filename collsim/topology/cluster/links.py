@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.core.records import dataclass
 from collsim.topology.cluster.spec import ClusterSpec, Plan
 from collsim.topology.wiring import LinkBundles, Wiring
 

@@ -12,10 +12,9 @@ Nothing here imports more than the standard library.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from collsim.core.records import dataclass
 from collsim.topology.lazy import Later
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ A machine has millions of links, and few of them fail: all but those are whole, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.core.records import dataclass
 from collsim.topology.failures.selectors import Selection, ends_of, keyed, places_of
 from collsim.topology.wiring import LinkBundles, Wiring
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from collsim.core.errors import Fault, SpecError
-from collsim.core.records import dataclass
 
 __all__ = ["MAX_FILE_BYTES", "Document", "Path", "read_data", "read_document", "show_path"]
 

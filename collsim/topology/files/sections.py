@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from collsim.core.errors import Fault, nearest
-from collsim.core.records import dataclass
 from collsim.topology.files.extending import with_provenance
 from collsim.topology.files.figures import Figure, Reduction
 from collsim.topology.files.models import Model, Problem, describe

@@ -255,7 +255,9 @@ def _said(machine: Machine, tables: _Tables) -> Iterator[str]:
         yield f"{plural(n, 'GPU')}, all on PCIe"
     for kind in ("weight", "hops"):
         found = {tables.get(kind, a, b) for a, b in machine.pairs} - {NONE}
-        if found:
+        if found == {"0"}:
+            machine.notes.append(f"{kind} 0 between all GPUs: it says nothing")
+        elif found:
             yield f"{kind} {', '.join(sorted(found, key=lambda word: (len(word), word)))}"
     if machine.numa:
         nodes = dict.fromkeys(machine.numa)

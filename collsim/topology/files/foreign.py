@@ -56,7 +56,8 @@ FORMATS = (
         "",
         r"(?s)^\s*(?:<\?xml.*?\?>\s*)?(?:<!DOCTYPE topology.*?>\s*)?<topology\b.*<object\b",
         "a machine of hwloc in XML (lstopo)",
-        f"it holds no links of GPUs: write a file with {EXPLICIT}, {SHIPPED}",
+        "its parts and distances are not read: import nvidia-smi topo -m, what NCCL_TOPO_DUMP_FILE writes, or "
+        f"rocm-smi --showtopo of that machine, write a file with {EXPLICIT}, {SHIPPED}",
     ),
     Format(
         "",
@@ -95,7 +96,7 @@ FORMATS = (
     Format(
         "slurm",
         r"(?m)^\s*(?:SwitchName|BlockName)\s*=|^\s*-?\s*topology:\s*\w+\s*\n(?:.*\n)*?\s+(?:tree|block|flat|ring)\b",
-        "a topology.conf of Slurm",
+        "a topology of Slurm",
         f"{FABRIC}; where ranks go: --placement slurm:FILE",
     ),
     Format("infiniband", r"(?m)^(?:Switch|Ca)\s+\d+\s+\"[SH]-", "a fabric that ibnetdiscover listed", FABRIC),

@@ -90,6 +90,7 @@ def _read_text(text: str, tables: _Tables) -> None:
         if not columns:
             columns = words
             tables.names = tables.names or words
+            tables.words.setdefault(kind, {})
             _check_columns(words, number, tables)
         else:
             _read_row(words, columns, number, kind, tables)

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from collsim.core.errors import Fault
+from collsim.core.input_files import narrowed
 
 __all__ = ["FORMATS", "Format", "foreign_fault", "format_of"]
 
@@ -161,7 +162,7 @@ def foreign_fault(content: bytes, file: str) -> Fault | None:
     ring.yml: this is a network of ASTRA-sim, which is no topology file of collsim
       hint: import it: collsim topo import ring.yml -o my.yaml
     """
-    form = format_of(content)
+    form = format_of(narrowed(content))
     if form is None:
         return None
     what = f"this is {form.name}, which is no topology file of collsim"

@@ -68,7 +68,8 @@ def _constants(bench: Bench, removal: Removal) -> tuple[Constant, ...]:
     """Return the constants that a removal takes away, those that the kernel of the row has."""
     row = bench.row
     node = bench.asked.topology.wiring.coordinates.node
-    several = len({int(node[gpu]) for gpu in bench.gpus}) > 1
+    groups = [group.gpus for group in row.group_times] or [bench.gpus]
+    several = any(len({int(node[gpu]) for gpu in group}) > 1 for group in groups)
     told = removal.origins(bench.profile, family_of(row.op, row.algo), row.proto or "Simple", network=several)
     return tuple(
         Constant(origin.profile, origin.key, _value(name, value), origin.status, origin.source)

@@ -99,6 +99,15 @@ def test_constants_are_named_with_status_and_source():
     assert constant.source
 
 
+@pytest.mark.parametrize(("split", "between"), [("DIV 8", False), ("MOD 8", True)])
+def test_constants_between_nodes_are_named_where_groups_reach_over_nodes(split, between):
+    """Groups of one node each send nothing to another, those of one GPU of each node do."""
+    found = explain("hgx_h100", "all_gather", "16M", nodes=2, split=split, what_ifs=False)
+    keys = [constant.key for part in found.parts for constant in part.constants]
+    assert keys
+    assert any(key.startswith("network.") for key in keys) == between
+
+
 def test_failures_are_named_and_have_their_part():
     """Without the link to gpu1 one seventh of what gpu0 sends takes the six others: the bound is 7/6 of the healthy."""
     found = explain("mi300x_ubb8", "all_to_all", "64M", fail="link:gpu0-gpu1", what_ifs=False)
@@ -271,7 +280,7 @@ def test_what_ifs_ask_for_what_they_say():
     assert cluster["adapters and their network twice as fast"] == {"overrides": faster}
     assert cluster["no oversubscription"] == {"overrides": {"scale_out.oversubscription": "1"}}
     assert cluster["one switch for all nodes"] == {"fabric": "single_switch"}
-    assert cluster["nothing failed"] == {"fail": (), "degrade": ()}
+    assert cluster["nothing failed"] == {"fail": ()}, "of what is asked alone"
     assert not [title for title in cluster if "SHARP" in title or "thread" in title or "PXN off" in title]
     plain = offered(**asked, launch="graph", registered=True)
     assert plain["messages straight to their rail (PXN off)"] == {"environment": {"NCCL_PXN_DISABLE": "1"}}

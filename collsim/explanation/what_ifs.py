@@ -15,8 +15,8 @@ from collsim.simulation.simulate import predict
 
 __all__ = ["changed", "what_ifs_of"]
 
-SAME = "chooses the same without it"
-"""How a warning ends that one of several variables of a change is not needed: no doubt about the time."""
+IDLE = " changes nothing"
+"""What warnings of settings that are not needed have in common: no doubt about the time."""
 
 
 def changed(asked: Mapping[str, Any], change: Change) -> Result:
@@ -38,7 +38,7 @@ def what_ifs_of(
             found.append(WhatIf(change.title, change.flags, None, 0.0, refused=error.faults[0].what))
             continue
         row = result.rows[0]
-        doubts = tuple(text for text in result.warnings if text not in known and not text.endswith(SAME))
+        doubts = tuple(text for text in result.warnings if text not in known and IDLE not in text)
         gain_s = bench.row.time_s - row.time_s
         found.append(WhatIf(change.title, change.flags, row.time_s, gain_s, row.label, doubts, channels=row.channels))
         if change.contender:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["name_of_input", "open_input", "read_input", "read_input_or_stdin"]
+__all__ = ["name_of_input", "narrowed", "open_input", "read_input", "read_input_or_stdin", "wide_encoding"]
 
 WAIT_S = 5.0
 """So long a pipe may be without anyone who writes to it (chosen); who has opened it may take any time."""
@@ -74,3 +76,31 @@ def _open_pipe(path: str | os.PathLike[str]) -> BinaryIO:
     for stream in opened:
         stream.close()
     raise TimeoutError(errno.ETIMEDOUT, f"nobody has opened this pipe to write to it for {WAIT_S:g} s", str(path))
+
+
+def wide_encoding(head: bytes) -> str | None:
+    """Return the UTF-16 or UTF-32 encoding that *head* shows, by its byte order mark or by its zeros."""
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    even, odd = head[0:512:2], head[1:512:2]
+    if len(odd) >= 8:
+        if odd.count(0) > 0.9 * len(odd) and even.count(0) < 0.1 * len(even):
+            return "utf-16-le"
+        if even.count(0) > 0.9 * len(even) and odd.count(0) < 0.1 * len(odd):
+            return "utf-16-be"
+    return None
+
+
+def narrowed(content: bytes) -> bytes:
+    r"""Return text of two or four bytes a character, as PowerShell writes it, as UTF-8; all else less its mark.
+
+    >>> narrowed("GPU0".encode("utf-16")), narrowed(b"GPU0")
+    (b'GPU0', b'GPU0')
+    """
+    encoding = wide_encoding(content)
+    if encoding is None:
+        return content.removeprefix(codecs.BOM_UTF8)
+    text = content.decode(encoding, "replace").removeprefix("\ufeff")
+    return re.sub(r"^<\?xml[^>]*\?>", "", text).encode()  # which names the encoding

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from collsim.core.errors import Fault, Faults, InputError, nearest
 from collsim.core.input_files import read_input
 
-__all__ = ["Switch", "hosts_in", "read_leaves", "switches_in"]
+__all__ = ["Switch", "hosts_in", "read_leaves", "switches_in", "tree_faults"]
 
 MOST_FILE_BYTES = 2**24
 MOST_HOSTS = 2**20
@@ -94,7 +94,7 @@ def switches_in(text: str, file: str) -> dict[str, Switch]:
     switches: dict[str, Switch] = {}
     for line, said in _lines(text):
         faults.attempt(_add, switches, line, said, f"{file}:{line}")
-    faults += _tree_faults(switches, file) if not faults else []
+    faults += tree_faults(switches, file) if not faults else []
     if not any(switch.hosts for switch in switches.values()) and not faults:
         faults.append(Fault("the file puts no host on a switch or in a block", file, HINT))
     faults.raise_any()
@@ -159,7 +159,7 @@ def _add(switches: dict[str, Switch], line: int, text: str, where: str) -> None:
     switches[name] = Switch(line, hosts, below)
 
 
-def _tree_faults(switches: dict[str, Switch], file: str) -> list[Fault]:
+def tree_faults(switches: dict[str, Switch], file: str) -> list[Fault]:
     """Return the faults between lines: switches that are not there, in two places or in a circle; hosts twice."""
     faults: list[Fault] = []
     above: dict[str, str] = {}

@@ -169,8 +169,8 @@ def _of_wires(bench: Bench) -> Iterator[Change]:
 
 def _of_disorder(asked: Mapping[str, Any]) -> Iterator[Change]:
     """Yield what stands in the way taken away: failures, background traffic."""
-    if asked.get("fail") or asked.get("degrade"):
-        yield Change("nothing failed", {"fail": (), "degrade": ()})
+    if damage := {name: () for name in ("fail", "degrade") if asked.get(name)}:
+        yield Change("nothing failed", damage)
     if asked.get("load"):
         yield Change("no background traffic", {"load": ()})
 

@@ -144,6 +144,7 @@ class WhatIf:
     algo: str = ""
     warnings: tuple[str, ...] = ()
     refused: str = ""
+    channels: int | None = None
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ def _constants(bench: Bench, removal: Removal) -> tuple[Constant, ...]:
     """Return the constants that a removal takes away, those that the kernel of the row has."""
     row = bench.row
     node = bench.asked.topology.wiring.coordinates.node
-    several = len({int(node[gpu]) for gpu in bench.gpus}) > 1
+    groups = [group.gpus for group in row.group_times] or [tuple(bench.gpus)]
+    several = any(len({int(node[gpu]) for gpu in group}) > 1 for group in groups)
     told = removal.origins(bench.profile, family_of(row.op, row.algo), row.proto or "Simple", network=several)
     return tuple(
         Constant(origin.profile, origin.key, _value(name, value), origin.status, origin.source)
@@ -121,7 +122,7 @@ def _loads(bare: Row) -> Iterator[Part]:
     assert bare.loads is not None
     even_s = min(max(bare.loads.even_s, bare.lower_bound_s), bare.loads.busiest_s)
     yield Part("imbalance", "the busiest link carries more than an even share", bare.loads.busiest_s - even_s)
-    yield Part("algorithm", "bytes beyond those that the bound asks for", even_s - bare.lower_bound_s)
+    yield Part("algorithm", "more bytes, or fewer links for them, than the bound asks for", even_s - bare.lower_bound_s)
 
 
 def _bound(bench: Bench, bare: Row, question: Request, groups: Sequence[Sequence[int]]) -> Iterator[Part]:

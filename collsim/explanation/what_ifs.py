@@ -15,6 +15,9 @@ from collsim.simulation.simulate import predict
 
 __all__ = ["changed", "what_ifs_of"]
 
+IDLE = " changes nothing"
+"""What warnings of settings that are not needed have in common: no doubt about the time."""
+
 
 def changed(asked: Mapping[str, Any], change: Change) -> Result:
     """Return the result of a run with a change; raises as `collsim.simulate` does."""
@@ -35,9 +38,9 @@ def what_ifs_of(
             found.append(WhatIf(change.title, change.flags, None, 0.0, refused=error.faults[0].what))
             continue
         row = result.rows[0]
-        doubts = tuple(text for text in result.warnings if text not in known)
+        doubts = tuple(text for text in result.warnings if text not in known and IDLE not in text)
         gain_s = bench.row.time_s - row.time_s
-        found.append(WhatIf(change.title, change.flags, row.time_s, gain_s, row.label, doubts))
+        found.append(WhatIf(change.title, change.flags, row.time_s, gain_s, row.label, doubts, channels=row.channels))
         if change.contender:
             contenders[change.contender] = row.time_s
     return tuple(sorted(found, key=lambda each: (each.time_s is None, -each.gain_s))), contenders

@@ -90,6 +90,7 @@ def _read_text(text: str, tables: _Tables) -> None:
         if not columns:
             columns = words
             tables.names = tables.names or words
+            tables.words.setdefault(kind, {})
             _check_columns(words, number, tables)
         else:
             _read_row(words, columns, number, kind, tables)
@@ -255,7 +256,9 @@ def _said(machine: Machine, tables: _Tables) -> Iterator[str]:
         yield f"{plural(n, 'GPU')}, all on PCIe"
     for kind in ("weight", "hops"):
         found = {tables.get(kind, a, b) for a, b in machine.pairs} - {NONE}
-        if found:
+        if found == {"0"}:
+            machine.notes.append(f"{kind} 0 between all GPUs: it says nothing")
+        elif found:
             yield f"{kind} {', '.join(sorted(found, key=lambda word: (len(word), word)))}"
     if machine.numa:
         nodes = dict.fromkeys(machine.numa)

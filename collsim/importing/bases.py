@@ -18,7 +18,7 @@ from collsim.topology.zoo import zoo_names
 if TYPE_CHECKING:
     from collsim.topology.model import Topology
 
-__all__ = ["Base", "base_of", "has_sockets", "link_counts", "switch_counts"]
+__all__ = ["Base", "adapter_count", "base_of", "has_sockets", "link_counts", "switch_counts"]
 
 PCIE4, PCIE5 = "l40s_8gpu", "pcie_gen5_8gpu"
 PCIE5_FROM_BPS = 40e9
@@ -216,6 +216,12 @@ def _uplinks(topology: Topology) -> int:
 def has_sockets(topology: Topology) -> bool:
     """Return True if GPUs of a system are joined over PCIe."""
     return "cpu" in topology.wiring.node_kinds
+
+
+def adapter_count(topology: Topology, n_gpus: int) -> int:
+    """Return the adapters of so many GPUs of a system, at least one."""
+    facts = {fact.path: fact.value for fact in topology.facts}
+    return max(1, round(n_gpus * facts.get("nic.per_gpu", 1) / facts.get("nic.shared_by", 1)))
 
 
 def link_counts(topology: Topology, n_gpus: int) -> dict[tuple[int, int], int]:

@@ -58,8 +58,7 @@ def _nccl_xml(topology: Topology) -> str:
     tag = "xgmi" if "MI" in model else "nvlink"
     device = next((number for number, name in GPU_MODELS.items() if name and model.startswith(name)), "0x0000")
     direct, into = link_counts(topology, topology.n_gpus), switch_counts(topology)
-    facts = {fact.path: fact.value for fact in topology.facts}
-    shared, each = int(facts.get("nic.shared_by", 1)), int(facts.get("nic.per_gpu", 1))
+    shared, each = _adapters(topology)
     lines, number = ['<system version="1">', '  <cpu numaid="0">'], 0
     for first in range(0, topology.n_gpus, shared):
         lines.append(f'    <pci busid="{first:04x}:00:00.0" class="0x060400">')
@@ -72,9 +71,9 @@ def _nccl_xml(topology: Topology) -> str:
             lines += [f'          <{tag} target="{switch:04x}:02:00.0" count="{count}" tclass="0x068000"/>'
                       for switch, count in into[gpu].items()]  # fmt: skip
             lines += ["        </gpu>", "      </pci>"]
-        for _ in range(each if "nic.bandwidth" in facts else 0):
+        for _ in range(each):
             lines.append(f'      <pci busid="{number:04x}:0f:00.0" class="0x020700">')
-            rate = round(facts["nic.bandwidth"] * 8 / 1e6)
+            rate = round(topology.fact("nic.bandwidth").value * 8 / 1e6)
             lines.append(f'        <nic><net name="nic{number}" dev="{number}" speed="{rate}" port="1"/></nic>')
             lines.append("      </pci>")
             number += 1
@@ -82,16 +81,31 @@ def _nccl_xml(topology: Topology) -> str:
     return "\n".join([*lines, "  </cpu>", "</system>", ""])
 
 
+def _adapters(topology: Topology) -> tuple[int, int]:
+    """Return how many GPUs share adapters, and how many adapters these have; none of a node whose file says nothing."""
+    facts = {fact.path: fact.value for fact in topology.facts}
+    each = int(facts.get("nic.per_gpu", 1)) if "nic.bandwidth" in facts else 0
+    return int(facts.get("nic.shared_by", 1)), each
+
+
 def _nvidia_smi(topology: Topology) -> str:
-    """Return the matrix that ``nvidia-smi topo -m`` prints."""
+    """Return the matrix that ``nvidia-smi topo -m`` prints, with adapters behind one PCIe switch with their GPUs."""
     if "MI" in topology.labels.get("gpu.model", ""):
         raise _unfit(f"{topology.name} has no GPUs of NVIDIA", "nccl_topo holds them")
     n, direct, into = topology.n_gpus, link_counts(topology, topology.n_gpus), switch_counts(topology)
-    rows = ["\t" + "\t".join(f"GPU{gpu}" for gpu in range(n)) + "\tCPU Affinity\tNUMA Affinity"]
+    shared, each = _adapters(topology)
+    homes = [first // shared for first in range(0, n, shared) for _ in range(each)]
+    names = [*(f"GPU{gpu}" for gpu in range(n)), *(f"NIC{number}" for number in range(len(homes)))]
+    rows = ["\t" + "\t".join(names) + "\tCPU Affinity\tNUMA Affinity"]
     for a in range(n):
         counts = [direct.get((min(a, b), max(a, b)), 0) or sum(into[a].values()) for b in range(n)]
         cells = [" X " if a == b else f"NV{count}" if count else "SYS" for b, count in enumerate(counts)]
+        cells += ["PIX" if a // shared == home else "SYS" for home in homes]
         rows.append(f"GPU{a}\t" + "\t".join(cells) + "\t0-63\t0")
+    for number, home in enumerate(homes):
+        cells = ["PIX" if gpu // shared == home else "SYS" for gpu in range(n)]
+        cells += [" X " if other == number else "PIX" if at == home else "SYS" for other, at in enumerate(homes)]
+        rows.append(f"NIC{number}\t" + "\t".join(cells))
     return "\n".join([*rows, ""])
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from collsim.core.errors import Faults, InputError, UnknownNameError
+from collsim.importing.bases import adapter_count
 from collsim.importing.fabric_tree import FabricTree
 from collsim.importing.machine import Ask, Assumption, plural
 from collsim.topology.loader import load_topology, plan_topology
@@ -25,7 +26,7 @@ __all__ = ["Cluster", "read_fabric", "write_fabric"]
 Cluster = tuple[str, list[str], list[Assumption], list[str]]
 """A topology file, what was read, assumed, and noted."""
 SOURCES = {
-    "infiniband": "ibnetdiscover", "iblinkinfo": "iblinkinfo", "htsim": "htsim", "slurm": "Slurm's topology.conf",
+    "infiniband": "ibnetdiscover", "iblinkinfo": "iblinkinfo", "htsim": "htsim", "slurm": "a topology of Slurm",
 }  # fmt: skip
 SHOWN = ("network", "radix", "port_rate", "oversubscription", "efficiency")
 """Entries of ``scale_out`` that are listed where they are assumed."""
@@ -126,17 +127,11 @@ def _nodes(tree: FabricTree, node: Topology) -> tuple[int, str]:
     if tree.is_blocks and node.n_gpus > RACK_GPUS:
         return tree.leaves, "each block of hosts is one of them"
     if tree.is_endpoints:
-        ports = _adapters(node)
+        ports = adapter_count(node, node.n_gpus)
         if hosts % ports:
             tree.notes.append(f"{hosts} endpoints do not make nodes of {ports} adapters: some are left out")
         return hosts // ports, f"{plural(ports, 'endpoint')} each are one of them"
     return hosts, "each host is one of them"
-
-
-def _adapters(node: Topology) -> int:
-    """Return the adapters of a node."""
-    facts = {fact.path: fact.value for fact in node.facts}
-    return max(1, round(node.n_gpus * facts.get("nic.per_gpu", 1) / facts.get("nic.shared_by", 1)))
 
 
 def _shape(tree: FabricTree, nodes: int) -> dict[str, str]:
@@ -170,15 +165,14 @@ def _nic(tree: FabricTree, node: Topology, gpus: int) -> dict[str, str]:
         return {}
     nic = {"bandwidth": f"{tree.rate_Bps * 8 / 1e9:g} Gb/s"}
     count = tree.adapters
-    if tree.is_endpoints or count * node.n_gpus == _adapters(node) * gpus:
+    if tree.is_endpoints or count * node.n_gpus == adapter_count(node, node.n_gpus) * gpus:
         return nic
     if count % gpus == 0:
         return {"per_gpu": str(count // gpus), "shared_by": "1", **nic}
     if gpus % count == 0:
         return {"per_gpu": "1", "shared_by": str(gpus // count), **nic}
-    tree.notes.append(
-        f"hosts have {plural(count, 'adapter')}, which {gpus} GPUs cannot share; taken as {_adapters(node)}"
-    )
+    usual = adapter_count(node, node.n_gpus)
+    tree.notes.append(f"hosts have {plural(count, 'adapter')}, which {gpus} GPUs cannot share; taken as {usual}")
     return nic
 
 

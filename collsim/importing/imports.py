@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, Faults, SpecError, UnknownNameError
-from collsim.core.input_files import name_of_input, read_input_or_stdin
+from collsim.core.input_files import name_of_input, narrowed, read_input_or_stdin
 from collsim.importing.machine import Ask, Assumption, Machine
 from collsim.topology.files.foreign import FORMATS, Format, format_of
 from collsim.topology.loader import parse_topology
@@ -251,7 +251,7 @@ def _content(source: Any) -> tuple[bytes, str]:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SpecError(Fault(f"cannot be read: {reason}", str(source)[:200], "check the path")) from None
     name = name_of_input(source)
-    return _whole(content, name), name
+    return narrowed(_whole(content, name)), name
 
 
 def _whole(content: bytes, file: str) -> bytes:

@@ -22,7 +22,10 @@ LANE_GBPS = {
     "XDR": 200.0,
 }  # fmt: skip
 """Data rate of a lane in Gb/s (InfiniBand Trade Association, roadmap)."""
-SIGNAL_GBPS = ((2.5, 2.0), (5.0, 4.0), (10.0, 8.0), (14.0625, 13.64), (25.78125, 25.0), (53.125, 50.0), (106.25, 100.0))
+SIGNAL_GBPS = (
+    (2.5, 2.0), (5.0, 4.0), (10.0, 8.0), (10.3125, 10.0), (14.0625, 13.64), (25.78125, 25.0), (53.125, 50.0),
+    (106.25, 100.0), (212.5, 200.0),
+)  # fmt: skip
 """What iblinkinfo calls the rate of a lane, in Gb/s as signalled, and the data rate."""
 AGGREGATION = "Aggregation Node"
 """How SHARP's own endpoint in a switch calls itself."""

@@ -134,18 +134,9 @@ def schedule_xml(schedule: Schedule) -> str:
         for rank, gpu in enumerate(gpus):
             own = [("o", rank * layout.per_rank + k) for k in range(layout.per_rank)]
             gpu.add((-1, "cpy", 0), "cpy", ([("i", place) for _, place in own], own))
-    sent: dict[int, Step] = {}
-    taken: dict[int, Step] = {}
-    order, _ = dependency_order(transfers)
-    for i in (i for i in order if transfers.chunk_ptr[i + 1] > transfers.chunk_ptr[i]):
-        src, dst = int(transfers.src[i]), int(transfers.dst[i])
-        chunks = transfers.chunk[transfers.chunk_ptr[i] : transfers.chunk_ptr[i + 1]].tolist()
-        channel, adds = int(transfers.channel[i]), bool(transfers.reduces[i])
-        before, late = _waits(transfers, i, sent, taken)
-        for run in _runs([(layout.place(gpus[src], src, c), layout.place(gpus[dst], dst, c)) for c in sorted(chunks)]):
-            here, there = ([pair[side] for pair in run] for side in (0, 1))
-            sent[i] = gpus[src].add((dst, "send", channel), "s", (here, there), before)
-            taken[i] = gpus[dst].take((src, "recv", channel), there, late, adds=adds)
+    steps = _Steps({}, {})
+    for together in _by_depth(transfers):
+        _add_steps(transfers, together, layout, gpus, steps)
     text = _text(schedule, layout, gpus, int(transfers.channel.max(initial=0)) + 1)
     try:
         verify(schedule_of(read_msccl(text.encode(), "written"), schedule.size_bytes))
@@ -153,6 +144,46 @@ def schedule_xml(schedule: Schedule) -> str:
         what = f"{schedule.algo} keeps its input apart from what it works on: {error.faults[0].what}"
         raise UnsupportedError(Fault(what, "output", "write .json, or take another algorithm")) from None
     return text
+
+
+class _Steps(NamedTuple):
+    """Of each transfer the step that sends last, and the one after which it has arrived."""
+
+    sent: dict[int, Step]
+    taken: dict[int, Step]
+
+
+def _add_steps(
+    transfers: Transfers, together: Sequence[int], layout: _Layout, gpus: Sequence[_Gpu], steps: _Steps
+) -> None:
+    """Add the steps of transfers of which none waits for another: what is sent is read before anything arrives."""
+    arriving = []
+    for i in together:
+        src, dst, channel = int(transfers.src[i]), int(transfers.dst[i]), int(transfers.channel[i])
+        chunks = sorted(transfers.chunk[transfers.chunk_ptr[i] : transfers.chunk_ptr[i + 1]].tolist())
+        before, late = _waits(transfers, i, steps.sent, steps.taken)
+        for run in _runs([(layout.place(gpus[src], src, c), layout.place(gpus[dst], dst, c)) for c in chunks]):
+            here, there = ([pair[side] for pair in run] for side in (0, 1))
+            steps.sent[i] = gpus[src].add((dst, "send", channel), "s", (here, there), before)
+            arriving.append((i, there, late))
+    for i, there, late in arriving:
+        key = int(transfers.src[i]), "recv", int(transfers.channel[i])
+        steps.taken[i] = gpus[transfers.dst[i]].take(key, there, late, adds=bool(transfers.reduces[i]))
+
+
+def _by_depth(transfers: Transfers) -> list[list[int]]:
+    """Return the numbers of transfers that carry something by how long a chain of others they wait for.
+
+    So the steps of an algorithm come out in one order, in whatever order its transfers are listed.
+    """
+    order, _ = dependency_order(transfers)
+    ptr, deps, chunk_ptr = transfers.dep_ptr.tolist(), transfers.dep.tolist(), transfers.chunk_ptr.tolist()
+    depth, found = [0] * len(order), defaultdict[int, list[int]](list)
+    for i in order:
+        depth[i] = 1 + max((depth[dep] for dep in deps[ptr[i] : ptr[i + 1]]), default=-1)
+        if chunk_ptr[i + 1] > chunk_ptr[i]:
+            found[depth[i]].append(i)
+    return [found[level] for level in sorted(found)]
 
 
 def unstated(schedule: Schedule, text: str) -> list[str]:

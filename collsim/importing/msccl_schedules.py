@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collsim.core.errors import Fault, InputError, SpecError, VerificationError
-from collsim.core.input_files import name_of_input, read_input_or_stdin
+from collsim.core.input_files import name_of_input, narrowed, read_input_or_stdin
 from collsim.core.operations import operation
 from collsim.core.units import parse_size_bytes
 from collsim.importing.msccl import MOST_BYTES, RECEIVES, SENDS, Block, Program, Step, read_msccl
@@ -64,15 +64,17 @@ def import_schedule(file: str | Path, size: str | int = "1M") -> Schedule:
     ('all_reduce', 4, 24)
     """
     try:
-        content = read_input_or_stdin(file, MOST_BYTES)
+        content = narrowed(read_input_or_stdin(file, MOST_BYTES))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SpecError(Fault(f"cannot be read: {reason}", str(file)[:200], "check the path")) from None
-    form = format_of(content)
+    form, name = format_of(content), name_of_input(file)
     if form is not None and form.key != "msccl":
-        name = name_of_input(file)
         raise SpecError(Fault(f"this is {form.name}, no algorithm of MSCCL", name, form.hint.replace("{file}", name)))
-    program = read_msccl(content, name_of_input(file))
+    if not content.lstrip().startswith(b"<"):
+        what = "this is no XML" if content.strip() else "the file is empty"
+        raise SpecError(Fault(what, name, "give an algorithm of MSCCL: <algo ...> with a <gpu> for each rank"))
+    program = read_msccl(content, name)
     built = schedule_of(program, size if isinstance(size, int) else parse_size_bytes(size))
     verify(built)
     return built

@@ -48,10 +48,10 @@ KBITS = 10_000_000
 
 @dataclass(slots=True, eq=False)
 class _Device:
-    """A GPU or an adapter on its way up: behind the outermost bridge on which line, at which processor."""
+    """A GPU or an adapter on its way up: behind which outermost bridge, at which processor."""
 
     element: Element
-    bridge: int | None
+    bridge: Element | None
     cpu: int
     inside: Element | None = None
     nets: list[Element] = field(default_factory=list)
@@ -81,14 +81,14 @@ class _Tree:
                 faults.append(Fault(what, gpu.element.where, "every GPU has its own"))
             seen.setdefault(busid, gpu.element.line)
 
-    def _descend(self, parent: Element, bridge: int | None, cpu: int) -> None:
+    def _descend(self, parent: Element, bridge: Element | None, cpu: int) -> None:
         for child in parent.children:
             if child.tag == "nic":
                 self.adapters.append(_Device(child, bridge, cpu, nets=list(child.every("net"))))
             elif child.tag == "pci":
                 self._device(child, bridge, cpu)
 
-    def _device(self, pci: Element, bridge: int | None, cpu: int) -> None:
+    def _device(self, pci: Element, bridge: Element | None, cpu: int) -> None:
         """Add a device, or what is behind a bridge."""
         kind = pci.attributes.get("class", "")[:6].lower()
         inside = next((child for child in pci.children if child.tag == "gpu"), None)
@@ -98,7 +98,7 @@ class _Tree:
         elif nets or (kind in NET_CLASSES and not pci.children):
             self.adapters.append(_Device(pci, bridge, cpu, nets=nets))
         elif pci.children:
-            self._descend(pci, pci.line if bridge is None else bridge, cpu)
+            self._descend(pci, pci if bridge is None else bridge, cpu)
         elif not kind:
             self.unknown.append(pci)
 
@@ -237,7 +237,7 @@ def _read_planes(into: list[Counter[str]], tree: _Tree, machine: Machine) -> Non
 
 def _way(a: _Device, b: _Device) -> str:
     """Return the way over PCIe between two devices."""
-    if a.bridge is not None and a.bridge == b.bridge:
+    if a.bridge is not None and a.bridge is b.bridge:
         return "PIX"
     return "PHB" if a.cpu == b.cpu else "SYS"
 

@@ -6,8 +6,19 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
-from collsim.importing.bases import OLD_XGMI, PCIE4, PCIE5, Base, has_sockets, link_counts, switch_counts
+from collsim.importing.bases import (
+    OLD_XGMI,
+    PCIE4,
+    PCIE5,
+    Base,
+    adapter_count,
+    has_sockets,
+    link_counts,
+    switch_counts,
+)
 from collsim.importing.machine import Adapter, Assumption, Machine, gpu_list, plural
 from collsim.importing.pcie_layout import pcie_nodes
 from collsim.topology.loader import load_topology
@@ -243,41 +254,50 @@ def _bus_fields(file: _File) -> str:
 
 
 def _write_nic(file: _File, *, inherits: bool) -> None:
-    """Write the adapters of the file, or those of the base if the file has none that count."""
+    """Write the adapters of the file; those of the base where the file lists none, or more that do not share out."""
     machine, base = file.machine, file.base
-    counted = _counted(machine)
-    if counted is None:
-        why = _why_not(machine)
-        if "nic.bandwidth" in base.facts and not base.unnamed:
-            per = next((f"{base.facts[key][0]} {word}" for key, word in SHARES if key in base.facts), "1 per GPU")
-            rate = base.facts["nic.bandwidth"][0]
-            file.assumed.append(Assumption("nic", f"{rate}, {per}", "assumed", f"{base.name}: {why}"))
-            if not inherits:
-                _copy_nic(file)
+    found = _counted(machine, _usual(file))
+    if found is None:
+        _note_base_nic(file, inherits=inherits)
         return
     without = [gpu for gpu, load in enumerate(_load(machine.adapters, machine.n_gpus)) if not load]
     if 0 < len(without) < machine.n_gpus:
         machine.notes.append(f"no adapter is beside {gpu_list(without)}: adapters are taken to be shared by all alike")
-    per_gpu, shared_by, rate_Bps, number = counted
+    n, number = machine.n_gpus, found.number
+    per_gpu, shared_by = (number // n, 1) if number % n == 0 else (1, n // number)
     file.lines.append("nic:")
     _nic_model(file, inherits=inherits)
+    write = file.read if found.is_read else partial(file.figure, status="assumed", source=found.why)
     if per_gpu > 1 or "nic.per_gpu" in base.facts:
-        file.read("nic.per_gpu", str(per_gpu))
+        write("nic.per_gpu", str(per_gpu))
     if shared_by > 1 or (inherits and "nic.shared_by" in base.facts):
-        file.read("nic.shared_by", str(shared_by))
-    if rate_Bps:
-        file.read("nic.bandwidth", f"{rate_Bps * 8 / 1e9:g} Gb/s")
+        write("nic.shared_by", str(shared_by))
+    if found.rate_Bps:
+        file.read("nic.bandwidth", f"{found.rate_Bps * 8 / 1e9:g} Gb/s")
     elif "nic.bandwidth" in base.facts:
         text, _, source = base.facts["nic.bandwidth"]
         file.figure("nic.bandwidth", text, "assumed", f"{base.name}: {source}; the file holds no rates")
     else:
         file.figure("nic.bandwidth", "100 Gb/s", "assumed", "the file holds no rates")
-    beside = [adapter for adapter in machine.adapters if adapter.near]
-    if beside and len(beside) != number:
-        machine.notes.append(f"{number} of {len(beside)} adapters beside GPUs have the most common rate and count")
+    if not found.is_read:
+        machine.notes.append(f"{found.why}: {plural(number, 'adapter')} for {plural(n, 'GPU')} in equal parts")
+    elif found.listed != number:
+        machine.notes.append(f"{number} of {plural(found.listed, 'adapter')} have the most common rate and count")
 
 
 SHARES = (("nic.shared_by", "GPUs to one"), ("nic.per_gpu", "per GPU"))
+
+
+def _note_base_nic(file: _File, *, inherits: bool) -> None:
+    """Take the adapters of the base, if it has any."""
+    base = file.base
+    if "nic.bandwidth" not in base.facts or base.unnamed:
+        return
+    per = next((f"{base.facts[key][0]} {word}" for key, word in SHARES if key in base.facts), "1 per GPU")
+    rate = base.facts["nic.bandwidth"][0]
+    file.assumed.append(Assumption("nic", f"{rate}, {per}", "assumed", f"{base.name}: {_why_not(file.machine)}"))
+    if not inherits:
+        _copy_nic(file)
 
 
 def _nic_model(file: _File, *, inherits: bool) -> None:
@@ -299,20 +319,51 @@ def _copy_nic(file: _File) -> None:
             file.lines.append(f"  {path.partition('.')[2]}: {said}")
 
 
-def _counted(machine: Machine) -> tuple[int, int, float | None, int] | None:
-    """Return adapters per GPU, GPUs per adapter, their rate and number; None if they do not share out evenly."""
-    beside = [adapter for adapter in machine.adapters if adapter.near]
+class _Count(NamedTuple):
+    """Adapters that a node is given, their rate, of how many, and why not as the file has them (empty: they are)."""
+
+    number: int
+    rate_Bps: float | None
+    why: str
+    listed: int
+
+    @property
+    def is_read(self) -> bool:
+        """True if the file says so."""
+        return not self.why
+
+
+def _usual(file: _File) -> int:
+    """Return how many adapters as many GPUs of the base have; 0 if the base does not say."""
+    base = file.base
+    if "nic.bandwidth" not in base.facts or base.unnamed:
+        return 0
+    return adapter_count(base.topology, file.machine.n_gpus)
+
+
+def _counted(machine: Machine, usual: int) -> _Count | None:
+    """Return the adapters of the file; None if it lists none, or *usual* ones and more that do not share out evenly.
+
+    A file that lists fewer than a node of the base usually has is no reason to take more than it lists.
+    """
+    n, beside = machine.n_gpus, [adapter for adapter in machine.adapters if adapter.near]
     chosen = beside or [adapter for adapter in machine.adapters if adapter.rate_Bps]
-    if not chosen:
+    rates: Counter[float | None] = Counter(adapter.rate_Bps for adapter in chosen or machine.adapters)
+    if not rates:
         return None
-    rates: Counter[float | None] = Counter(adapter.rate_Bps for adapter in chosen)
-    rate_Bps = rates.most_common(1)[0][0]
-    number, n = rates[rate_Bps], machine.n_gpus
-    if beside and max(_load(chosen, n)) > max(1, -(-number // n)):  # several at one GPU, where others have none
+    rate_Bps, number = rates.most_common(1)[0]
+    heaped = beside and max(_load(chosen, n)) > max(1, -(-number // n))  # several at one GPU, where others have none
+    if chosen and not heaped and _shares_out(number, n):
+        return _Count(number, rate_Bps, "", len(chosen))
+    if usual and usual <= number:
         return None
-    if number % n == 0:
-        return number // n, 1, rate_Bps, number
-    return (1, n // number, rate_Bps, number) if n % number == 0 else None
+    fewer = next(count for count in range(number, 0, -1) if _shares_out(count, n))
+    return _Count(fewer, rate_Bps, _why_not(machine), len(chosen))
+
+
+def _shares_out(number: int, n_gpus: int) -> bool:
+    """Return True if each adapter is for as many GPUs, or each GPU has as many."""
+    return number % n_gpus == 0 or n_gpus % number == 0
 
 
 def _load(adapters: Sequence[Adapter], n_gpus: int) -> Iterator[float]:
@@ -322,12 +373,14 @@ def _load(adapters: Sequence[Adapter], n_gpus: int) -> Iterator[float]:
 
 
 def _why_not(machine: Machine) -> str:
-    if not machine.adapters:
-        return "the file lists no adapter"
+    listed = len(machine.adapters)
+    if not listed:
+        return "the file lists no adapter of 10 Gb/s or more"
     beside = sum(bool(adapter.near) for adapter in machine.adapters)
     if not beside:
-        return f"none of the {plural(len(machine.adapters), 'adapter')} is beside a GPU"
-    return f"{plural(beside, 'adapter')} beside GPUs do not share out among {machine.n_gpus}"
+        return "the one adapter is beside no GPU" if listed == 1 else f"none of the {listed} adapters is beside a GPU"
+    verb = "does" if beside == 1 else "do"
+    return f"{plural(beside, 'adapter')} beside GPUs {verb} not share out among {machine.n_gpus}"
 
 
 def _quoted(text: str) -> str:

@@ -126,6 +126,8 @@ def _parts(found: Explanation) -> Iterator[str]:
         if not parts:
             continue
         total_s = found.total(kind)
+        if _us(abs(total_s)) == _us(0.0):
+            continue  # a rounding of the last digit shown
         share = total_s / found.time_s
         bar = "#" * max(round(share * BAR), 1 if share >= 0.005 else 0)
         yield f"  {kind:<14s} {_us(total_s):>9s} us {share:>6.1%}  {bar}".rstrip()
@@ -155,14 +157,22 @@ def shown_what_ifs(found: Explanation) -> list[WhatIf]:
     return [each for each in found.what_ifs if each.gain_s > least_s][:MOST_WHAT_IFS]
 
 
+def _by(each: WhatIf, found: Explanation) -> str:
+    """Return what runs with a change, if it is something else; by how many channels where that is the difference."""
+    if each.algo == found.row.label:
+        return ""
+    differ = each.algo.partition("/")[0] == found.row.algo and each.channels not in (None, found.row.channels)
+    return f", by {each.algo}" + f" on {each.channels} channels" * differ
+
+
 def _what_ifs(found: Explanation) -> Iterator[str]:
     """Yield the changes that help most, and how many others were simulated."""
     shown = shown_what_ifs(found)
     yield "What would help most, each simulated" if shown else "Nothing that was simulated would help"
     for place, each in enumerate(shown, 1):
         assert each.time_s is not None
-        algo = f", by {each.algo}" if each.algo != found.row.label else ""
-        yield f"  {place}. {each.title}: {_us(each.time_s)} us, {each.gain_s / found.time_s:.1%} less{algo}"
+        less = f"{each.gain_s / found.time_s:.1%} less{_by(each, found)}"
+        yield f"  {place}. {each.title}: {_us(each.time_s)} us, {less}"
         yield from (f"       {line}" for line in wrapped(each.flags))
         for warning in each.warnings[:1]:
             yield from (f"       {line}" for line in wrapped(f"in doubt: {warning}"))

@@ -13,7 +13,7 @@ from collsim.topology.labels import KIND_LABELS, MEMORY_FACT, READ_FACT
 from collsim.topology.zoo import cluster_names, zoo_names
 
 if TYPE_CHECKING:
-    from collsim.topology.model import Topology
+    from collsim.topology.model import Fact, Topology
     from collsim.topology.wiring import Wiring
 
 __all__ = ["to_yaml"]
@@ -54,14 +54,15 @@ def to_yaml(topology: Topology, name: str | None = None) -> str:
 
 
 def _sections(topology: Topology) -> list[str]:
-    """Return the sections for the kind of GPUs, links and switches: libraries and profiles go by that."""
-    entries: dict[str, dict[str, str]] = {"gpu": {}, "link": {}, "switch": {}, "cpu": {}}
-    for section, key in (label.split(".") for label in KIND_LABELS):
+    """Return the sections for what nodes and links do not hold: kinds, by which libraries go, memory, adapters."""
+    entries: dict[str, dict[str, str]] = {"gpu": {}, "link": {}, "switch": {}, "cpu": {}, "nic": {}}
+    for section, key in (label.split(".") for label in (*KIND_LABELS, "nic.model")):
         if text := topology.labels.get(f"{section}.{key}"):
             entries[section][key] = _text(text)
     for fact in topology.facts:
-        if fact.path in (MEMORY_FACT, READ_FACT):
-            entries["cpu"][fact.path.removeprefix("cpu.")] = _text(fact.text)
+        section, _, key = fact.path.partition(".")
+        if fact.path in (MEMORY_FACT, READ_FACT, "gpu.memory_bandwidth") or section == "nic":
+            entries[section][key] = _figure(fact)
     if topology.in_network_efficiency != 1.0:
         entries["switch"]["in_network_efficiency"] = repr(topology.in_network_efficiency)
     return [
@@ -69,6 +70,12 @@ def _sections(topology: Topology) -> list[str]:
         for section, entry in entries.items()
         if entry
     ]
+
+
+def _figure(fact: Fact) -> str:
+    """Return a figure with its provenance; what was set on a command line is the user's own."""
+    status = "user" if fact.status == "set" else fact.status
+    return f"{{value: {_text(fact.text)}, status: {status}, source: {_text(fact.source)}}}"
 
 
 def _nodes(wiring: Wiring) -> list[str]:

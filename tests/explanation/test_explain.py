@@ -17,6 +17,7 @@ from collsim.explanation.gathering import asked_of
 from collsim.explanation.removals import OVERLAP, REMOVALS
 from collsim.explanation.split import _loads, parts_of, split_of
 from collsim.report import render
+from collsim.report.explanation import _by, explanation_text
 
 WIRES = {"bound", "algorithm", "imbalance", "contention", "pipeline fill"}
 SYSTEMS = {
@@ -51,6 +52,38 @@ def test_parts_sum_to_the_time(topo, op, size):
     busiest = max(tier.busiest for tier in found.tiers)
     assert busiest == pytest.approx(found.row.bottleneck[0].utilisation)
     assert all(0 < tier.mean <= tier.busiest * (1 + 1e-9) for tier in found.tiers)
+
+
+UNUSUAL = [
+    {"topo": "mi300x_ubb8", "op": "all_to_all", "size": "64M", "fail": "link:gpu0-gpu1"},
+    {"topo": "hgx_h100", "op": "all_reduce", "size": "64M", "degrade": {"link:gpu0->nvsw0": 0.5}},
+    {"topo": "hgx_h100", "op": "all_reduce", "size": "1M", "algo": "recursive_doubling"},
+    {"topo": "hgx_b200", "op": "gather", "size": "4M"},
+    {"topo": "hgx_h100", "op": "all_reduce", "size": "16M", "rank_list": [0, 3, 5]},
+    {"topo": "hgx_h100", "op": "all_reduce", "size": "16M", "nodes": 2, "fail": "nic:node1/3"},
+    {"topo": "hgx_h100", "op": "all_gather", "size": "64M", "nodes": 4, "groups": "tp=8,dp=4"},
+    {"topo": "gb200_nvl72", "op": "all_reduce", "size": "256M", "split": "MOD 8"},
+    {"topo": "pcie_gen5_8gpu", "op": "all_reduce", "size": "64M"},
+    {"topo": "l40s_8gpu", "op": "broadcast", "size": "1M"},
+    {"topo": "hgx_h100", "op": "send_recv", "size": "1G", "nodes": 2},
+    {"topo": "dgx1_v100", "op": "all_to_all", "size": "16M"},
+    {"topo": "mi300x_ubb8", "op": "all_reduce", "size": "16M", "nodes": 4, "algo": "hierarchical"},
+    {"topo": "hgx_h100", "op": "all_to_all", "size": "1M", "nodes": 4, "overrides": ["scale_out.oversubscription=4"]},
+    {"topo": "hgx_h100", "op": "all_reduce", "size": "64M", "load": "link:gpu0->nvsw0=30%"},
+    {"topo": "hgx_h100", "op": "all_gather", "size": "64M", "profile": "ideal"},
+    {"topo": "hgx_h100", "op": "broadcast", "size": "256M", "algo": "binomial", "root": 3},
+]
+"""Failures, groups, named algorithms, boxes on PCIe, traffic in the background."""
+
+
+@pytest.mark.parametrize(
+    "asked", [*UNUSUAL[:5], *(pytest.param(asked, marks=pytest.mark.deep) for asked in UNUSUAL[5:])], ids=str
+)
+def test_parts_of_unusual_runs_sum_to_the_time_as_well(asked):
+    found = explain(what_ifs=False, **asked)
+    assert sum(part.time_s for part in found.parts) == pytest.approx(found.time_s, rel=1e-6)
+    assert [part.kind for part in found.parts].count("bound") == 1
+    assert "What ran: " in explanation_text(found)
 
 
 def test_on_bare_wires_nothing_but_wires_is_told():
@@ -97,6 +130,15 @@ def test_constants_are_named_with_status_and_source():
     assert (constant.profile, constant.key) == ("hgx_h100", "families.nvls.Simple.message_overhead")
     assert constant.status == "fitted"
     assert constant.source
+
+
+@pytest.mark.parametrize(("split", "between"), [("DIV 8", False), ("MOD 8", True)])
+def test_constants_between_nodes_are_named_where_groups_reach_over_nodes(split, between):
+    """Groups of one node each send nothing to another, those of one GPU of each node do."""
+    found = explain("hgx_h100", "all_gather", "16M", nodes=2, split=split, what_ifs=False)
+    keys = [constant.key for part in found.parts for constant in part.constants]
+    assert keys
+    assert any(key.startswith("network.") for key in keys) == between
 
 
 def test_failures_are_named_and_have_their_part():
@@ -271,7 +313,7 @@ def test_what_ifs_ask_for_what_they_say():
     assert cluster["adapters and their network twice as fast"] == {"overrides": faster}
     assert cluster["no oversubscription"] == {"overrides": {"scale_out.oversubscription": "1"}}
     assert cluster["one switch for all nodes"] == {"fabric": "single_switch"}
-    assert cluster["nothing failed"] == {"fail": (), "degrade": ()}
+    assert cluster["nothing failed"] == {"fail": ()}, "of what is asked alone"
     assert not [title for title in cluster if "SHARP" in title or "thread" in title or "PXN off" in title]
     plain = offered(**asked, launch="graph", registered=True)
     assert plain["messages straight to their rail (PXN off)"] == {"environment": {"NCCL_PXN_DISABLE": "1"}}
@@ -292,3 +334,30 @@ def test_a_run_without_an_explanation_says_why_in_a_note(tmp_path, monkeypatch):
     found = gathering.gather([file], lambda document, name: None)
     assert found.notes == (f"{file}: all_gather is not explained: too large",)
     assert found.explanations == ()
+
+
+def told(algo, channels, *, runs=("nvls/Simple", 16)):
+    """How a page names what runs with a change."""
+    row = SimpleNamespace(label=runs[0], algo=runs[0].partition("/")[0], channels=runs[1])
+    return _by(SimpleNamespace(algo=algo, channels=channels), SimpleNamespace(row=row))
+
+
+def test_what_runs_with_a_change_is_named_so_that_it_differs():
+    assert told("nvls/Simple", 16) == told("nvls/Simple", 32) == ""
+    assert told("nvls", 24) == ", by nvls on 24 channels"
+    assert told("ring/LL", 16) == told("ring/LL", 24) == ", by ring/LL"
+
+
+def test_one_of_two_variables_that_changes_nothing_is_no_doubt():
+    """The tree is forced by two variables, of which the library needs one: the time is as sure as others."""
+    found = explain("dgx_a100", "all_reduce", "64M", ranks=4)
+    forced = [each for each in found.what_ifs if "NCCL_ALGO" in each.flags and each.time_s is not None]
+    assert forced
+    assert not [text for each in forced for text in each.warnings if "changes nothing" in text]
+    assert all(each.channels for each in forced)
+
+
+def test_no_line_is_of_nothing():
+    found = explain("hgx_b200", "gather", "4M", what_ifs=False)
+    assert any(part.kind == "host floor" and part.time_s < 5e-9 for part in found.parts)
+    assert " 0.00 us" not in explanation_text(found)

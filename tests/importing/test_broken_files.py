@@ -1,5 +1,6 @@
 """Broken files of every format: each change of a sound file is an error with its place and a remedy, never a guess."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import collsim
 from collsim.core.errors import CollsimError, InputError, VerificationError
 from collsim.importing import import_schedule
+from tests.cli.conftest import collsim as collsim_command  # noqa: F401 - a fixture
 
 EXAMPLES = Path(__file__).parents[2] / "examples/imports"
 
@@ -348,3 +350,56 @@ def test_a_file_that_is_not_there(tmp_path):
         collsim.import_topology(tmp_path)
     with pytest.raises(InputError, match="a file cannot be a int"):
         collsim.import_topology(3)
+
+
+def damaged(content):
+    """What befalls files on their way, by name."""
+    half = len(content) // 2
+    return {
+        "empty": b"",
+        "blank": b" \n\t\n",
+        "binary": bytes(range(256)) * 8,
+        "picture": b"\x89PNG\r\n\x1a\n" + bytes(200),
+        "packed": gzip.compress(content),
+        "first line": content.partition(b"\n")[0] + b"\n",
+        "cut": content[:half],
+        "huge": content * (2**26 // len(content) + 1),
+        "another format": b"# nThread 1 nGpus 8 minBytes 8\n" + content[:20],
+        "own document": b'{"schema": "collsim.result/1", "results": []}',
+    }
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in EXAMPLES.iterdir()))
+def test_damaged_files_of_every_format_end_with_an_error(collsim_command, tmp_path, file):  # noqa: F811
+    command = ("schedule", "import") if file == "msccl_ring.xml" else ("topo", "import")
+    for name, content in damaged((EXAMPLES / file).read_bytes()).items():
+        (tmp_path / file).write_bytes(content)
+        found = collsim_command(*command, tmp_path / file)
+        assert (found.code, found.out) == (2, ""), name
+        assert found.err.startswith(f"error: {tmp_path / file}"), name
+        assert "\n  hint: " in found.err, name
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "utf-32"])
+@pytest.mark.parametrize("file", ["topo_m.txt", "nccl_topo.xml", "astra_sim.yml", "amd_smi.json", "msccl_ring.xml"])
+def test_what_powershell_writes_is_read(collsim_command, tmp_path, file, encoding):  # noqa: F811
+    text = (EXAMPLES / file).read_text(encoding="utf-8")
+    head = f'<?xml version="1.0" encoding="{encoding}"?>' if file == "nccl_topo.xml" and "utf-8" not in encoding else ""
+    (tmp_path / file).write_bytes((head + text).encode(encoding))
+    if file == "msccl_ring.xml":
+        assert import_schedule(tmp_path / file).n_transfers == import_schedule(EXAMPLES / file).n_transfers
+    else:
+        found, plain = collsim.import_topology(tmp_path / file), collsim.import_topology(EXAMPLES / file)
+        assert (found.yaml, found.read) == (plain.yaml, plain.read)
+    told = collsim_command("run", "--topo", tmp_path / file, "--op", "all_reduce", "--size", "1M")
+    assert told.code == 2
+    assert "which is no topology file of collsim" in told.err
+
+
+def test_a_table_of_which_only_the_head_is_left_is_no_table(tmp_path):
+    text = (EXAMPLES / "showtopo.txt").read_text(encoding="utf-8")
+    head, _, rest = text.partition("GPU0")
+    (tmp_path / "t.txt").write_text(f"{head}GPU0\n", encoding="utf-8")
+    with pytest.raises(InputError, match="row GPU0 is missing from the table of"):
+        collsim.import_topology(tmp_path / "t.txt")
+    assert rest

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import collsim
 from collsim.core.errors import Faults, InputError, UnsupportedError
+from collsim.importing.bases import adapter_count
 from collsim.importing.exports import export_topology
-from collsim.importing.fabrics import _adapters
-from collsim.importing.infiniband import read_ibnetdiscover
+from collsim.importing.infiniband import read_iblinkinfo, read_ibnetdiscover
 from collsim.importing.nccl_xml import read_nccl_xml
 from collsim.importing.nvidia_matrix import read_nvidia_matrix
 from collsim.importing.slurm_trees import read_slurm
@@ -317,7 +317,8 @@ def test_uplinks_that_are_missing_are_oversubscription(cut, ratio):
     ("figures", "adapters"), [({}, 8), ({"nic.per_gpu": "2"}, 16), ({"nic.shared_by": "2"}, 4), ({"gpu.count": "4"}, 4)]
 )
 def test_adapters_of_a_node(figures, adapters):
-    assert _adapters(load_topology("hgx_h100", figures)) == adapters
+    topology = load_topology("hgx_h100", figures)
+    assert adapter_count(topology, topology.n_gpus) == adapters
 
 
 @pytest.mark.parametrize(
@@ -358,3 +359,93 @@ def test_sizes_of_leaves_are_told_from_the_least_to_the_most(last, told, form):
     text = f"{name}=s1 Nodes=n[1-4]\n{name}=s2 Nodes=m[1-{last}]\n"
     (line, *_) = read_slurm(text, "topology.conf", Faults()).read
     assert line.startswith(told if form == "tree" else told.replace("on 2 leaves", "in 2 blocks"))
+
+
+def adapters_of(text, tmp_path, **asked):
+    """What is imported of a matrix, and how many adapters the node has."""
+    (tmp_path / "m.txt").write_text(text, encoding="utf-8")
+    found = collsim.import_topology(tmp_path / "m.txt", **asked)
+    return found, adapter_count(found.topology, found.topology.n_gpus)
+
+
+def matrix(*ways, links="NV12", gpus=4):
+    """A matrix of GPUs that are all linked, and adapters with their ways to each GPU."""
+    names = [*(f"GPU{i}" for i in range(gpus)), *(f"NIC{i}" for i in range(len(ways)))]
+    rows = ["\t" + "\t".join(names) + "\tCPU Affinity\tNUMA Affinity"]
+    for a in range(gpus):
+        cells = [" X " if a == b else links for b in range(gpus)] + [way.split()[a] for way in ways]
+        rows.append("\t".join((f"GPU{a}", *cells, "0-31", "0")))
+    return "\n".join([*rows, ""])
+
+
+@pytest.mark.parametrize(
+    ("ways", "adapters", "why"),
+    [
+        (["SYS SYS SYS SYS"], 1, "the one adapter is beside no GPU: 1 adapter for 4 GPUs"),
+        (["NODE NODE SYS SYS"] * 3, 2, "none of the 3 adapters is beside a GPU: 2 adapters for 4 GPUs"),
+        (["SYS SYS PHB SYS"] * 2, 2, "2 adapters beside GPUs do not share out among 4: 2 adapters for 4 GPUs"),
+        (["SYS SYS SYS SYS"] * 8, 4, None),
+        ([], 4, None),
+        (["PIX PIX SYS SYS", "SYS SYS PIX PIX"], 2, None),
+    ],
+)
+def test_no_node_has_more_adapters_than_the_file_lists(tmp_path, ways, adapters, why):
+    """Of as many as four A100 usually have, 4, only what is there; those of a file without any are assumed."""
+    found, count = adapters_of(matrix(*ways), tmp_path)
+    assert count == adapters
+    assert [note for note in found.notes if "equal parts" in note] == ([f"{why} in equal parts"] if why else [])
+    assert found.topology.fact("nic.bandwidth").text == "200 Gb/s"
+
+
+def test_adapters_of_cards_that_no_system_has_are_taken_from_the_file(tmp_path):
+    found, count = adapters_of(matrix("NODE NODE SYS SYS", "SYS SYS NODE NODE", links="SYS"), tmp_path)
+    assert count == 2
+    assert found.topology.fact("nic.bandwidth").status == "assumed"
+
+
+def test_slow_adapters_are_none(tmp_path):
+    text = (EXAMPLES / "nccl_topo.xml").read_text(encoding="utf-8").replace('speed="200000"', 'speed="1000"')
+    (tmp_path / "t.xml").write_text(text, encoding="utf-8")
+    (nic,) = (each for each in collsim.import_topology(tmp_path / "t.xml").assumed if each.what == "nic")
+    assert nic.source.endswith("the file lists no adapter of 10 Gb/s or more")
+
+
+def test_leaves_at_different_depths_are_told():
+    rows = ("top Switches=mid,b", "mid Switches=a", "a Nodes=n[1-4]", "b Nodes=n[5-8]")
+    text = "".join(f"SwitchName={row}\n" for row in rows)
+    tree = read_slurm(text, "topology.conf", faults := Faults())
+    assert not faults
+    assert tree.tiers == 3
+    assert "2 switches above, 2 to 3 tiers" in tree.read[0]
+    assert tree.notes == ["leaves are 2 to 3 tiers deep; collsim builds them alike"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("{switch: s, children: 'a,c'}, {switch: a, nodes: 'n[1-4]'}", 't.yaml:2: there is no switch "c"'),
+        ("{switch: a, nodes: 'n[1-4]'}, {switch: b, nodes: 'n4'}", '"n4" is on "a" already'),
+        ("{switch: s, children: s}, {switch: a, nodes: 'n[1-4]'}", '"s" is below itself'),
+        ("{switch: s}", "t.yaml:2: [0].tree.switches[0]: not a switch or block"),
+    ],
+)
+def test_a_yaml_of_slurm_is_checked_as_its_conf_is(rows, words):
+    read_slurm(f"- topology: t\n  tree: {{switches: [{rows}]}}\n", "t.yaml", faults := Faults())
+    assert words in "\n".join(str(fault) for fault in faults)
+
+
+def test_weights_of_nothing_are_no_weights(tmp_path):
+    text = (EXAMPLES / "showtopo.txt").read_text(encoding="utf-8")
+    text = re.sub(r"\b15\b", "0 ", text)
+    (tmp_path / "t.txt").write_text(text, encoding="utf-8")
+    found = collsim.import_topology(tmp_path / "t.txt")
+    assert not any(line.startswith("weight") for line in found.read)
+    assert "weight 0 between all GPUs: it says nothing" in found.notes
+
+
+@pytest.mark.parametrize(("signal", "data"), [("10.3125", 40), ("106.25", 400), ("212.5", 800), ("14.0625", 54.56)])
+def test_iblinkinfo_tells_rates_on_the_wire(signal, data):
+    text = (EXAMPLES / "iblinkinfo.txt").read_text(encoding="utf-8")
+    tree = read_iblinkinfo(re.sub(r"25\.78125", signal, text), "i.txt", faults := Faults())
+    assert not faults
+    assert tree.rate_Bps == pytest.approx(data * 1e9 / 8)

@@ -5,11 +5,14 @@ from collections import Counter
 import pytest
 
 from collsim.importing import import_schedule
+from collsim.importing.msccl import read_msccl
 from collsim.importing.msccl_export import schedule_xml
+from collsim.importing.msccl_schedules import schedule_of
 from collsim.schedule import load, verify
 from collsim.simulation.simulate import simulate
 from collsim.simulation.written import simulate_schedule
 from tests.cli.conftest import collsim  # noqa: F401 - a fixture
+from tests.importing.test_msccl import program
 
 SIZE = 2**20
 WRITTEN = (
@@ -92,3 +95,17 @@ def test_messages_that_become_several_are_told(collsim, tmp_path):  # noqa: F811
     found = exported(collsim, tmp_path, "dgx_a100", "all_gather", "pat", "a.xml", size="32K")
     assert "48 transfers of pat are 112 sends of MSCCL, of chunks that lie side by side" in found.err
     assert "sends of MSCCL" not in exported(collsim, tmp_path, "dgx_a100", "all_gather", "ring", "a.xml").err
+
+
+def test_what_is_sent_is_what_was_there_before_anything_was_added():
+    """Both GPUs send what they had, and add what arrives: a sum that is sent would be added twice."""
+
+    def blocks(gpu):
+        return [(1 - gpu, 1 - gpu, [("s", ("i", 0), ("s", 0)), ("r", ("i", 0), ("s", 0)), ("re", ("s", 0), ("i", 0))])]
+
+    schedule = schedule_of(program("allreduce", 2, 1, blocks), SIZE)
+    text = schedule_xml(schedule)
+    again = schedule_of(read_msccl(text.encode(), "own.xml"), SIZE)
+    assert schedule_xml(again) == text
+    assert carried(again) == carried(schedule)
+    assert again.materialise().reads_input.all()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from collsim.core.errors import Fault, SpecError
-from collsim.core.input_files import open_input
+from collsim.core.input_files import open_input, wide_encoding
 
 __all__ = ["LogLines"]
 
@@ -100,7 +100,7 @@ def _unpack(raw: IO[bytes]) -> tuple[IO[bytes], str | None]:
         if head.startswith(magic):
             stream = io.BufferedReader(cast(io.RawIOBase, opener(stream, "rb")))
             head = _peek(stream)
-    return cast(IO[bytes], stream), _wide_encoding(head)
+    return cast(IO[bytes], stream), wide_encoding(head)
 
 
 def _peekable(raw: IO[bytes]) -> io.BufferedReader:
@@ -109,21 +109,6 @@ def _peekable(raw: IO[bytes]) -> io.BufferedReader:
 
 def _peek(stream: io.BufferedReader) -> bytes:
     return stream.peek(PEEKED_BYTES)[:PEEKED_BYTES]
-
-
-def _wide_encoding(head: bytes) -> str | None:
-    """Return the UTF-16 or UTF-32 encoding that *head* shows, by its byte order mark or by its zeros."""
-    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return "utf-32"
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    even, odd = head[0:512:2], head[1:512:2]
-    if len(odd) >= 8:
-        if odd.count(0) > 0.9 * len(odd) and even.count(0) < 0.1 * len(even):
-            return "utf-16-le"
-        if even.count(0) > 0.9 * len(even) and odd.count(0) < 0.1 * len(odd):
-            return "utf-16-be"
-    return None
 
 
 def _texts(stream: IO[bytes], encoding: str | None) -> Iterator[str]:

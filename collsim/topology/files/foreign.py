@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from collsim.core.errors import Fault
+from collsim.core.input_files import narrowed
 
 __all__ = ["FORMATS", "Format", "foreign_fault", "format_of"]
 
@@ -56,7 +57,8 @@ FORMATS = (
         "",
         r"(?s)^\s*(?:<\?xml.*?\?>\s*)?(?:<!DOCTYPE topology.*?>\s*)?<topology\b.*<object\b",
         "a machine of hwloc in XML (lstopo)",
-        f"it holds no links of GPUs: write a file with {EXPLICIT}, {SHIPPED}",
+        "its parts and distances are not read: import nvidia-smi topo -m, what NCCL_TOPO_DUMP_FILE writes, or "
+        f"rocm-smi --showtopo of that machine, write a file with {EXPLICIT}, {SHIPPED}",
     ),
     Format(
         "",
@@ -95,7 +97,7 @@ FORMATS = (
     Format(
         "slurm",
         r"(?m)^\s*(?:SwitchName|BlockName)\s*=|^\s*-?\s*topology:\s*\w+\s*\n(?:.*\n)*?\s+(?:tree|block|flat|ring)\b",
-        "a topology.conf of Slurm",
+        "a topology of Slurm",
         f"{FABRIC}; where ranks go: --placement slurm:FILE",
     ),
     Format("infiniband", r"(?m)^(?:Switch|Ca)\s+\d+\s+\"[SH]-", "a fabric that ibnetdiscover listed", FABRIC),
@@ -160,7 +162,7 @@ def foreign_fault(content: bytes, file: str) -> Fault | None:
     ring.yml: this is a network of ASTRA-sim, which is no topology file of collsim
       hint: import it: collsim topo import ring.yml -o my.yaml
     """
-    form = format_of(content)
+    form = format_of(narrowed(content))
     if form is None:
         return None
     what = f"this is {form.name}, which is no topology file of collsim"

@@ -129,9 +129,9 @@ DIRECT_GATHER_BYTES = {"gfx942": 4 * MIB, "gfx950": 8 * MIB}
 
 
 def _model(call: Call, system: System, library: Library) -> TuningModel:
-    """Return the tables for the board."""
+    """Return the tables for the board; of MI250 those of templates on one alone, for over several none is known."""
     if system.architecture == "gfx90a":
-        return MODELS[{8: 3, 16: 4}.get(call.ranks_per_node, 0)]
+        return MODELS[{8: 3, 16: 4}.get(call.n_ranks, 0) if call.n_nodes == 1 else 0]
     number = {"gfx942": 5, "gfx950": 6}.get(system.architecture, 0)
     return model_across(number, library.version) if call.n_nodes > 1 else MODELS[number]
 

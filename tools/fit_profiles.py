@@ -115,13 +115,15 @@ NETWORKS = {
     "efa": Between(("p5_efa",), ("H100", "H200"), ("efa",), ("H100", "H200")),
     "efa_a100": Between(("p4d_efa",), ("A100",), ("efa",), ()),
     "efa_v1": Between(("p3dn_efa",), ("V100",), ("efa",), ("V100",)),
-    "roce": Between(("mi300x_roce", "mi300x_ubb8"), ("MI300X", "MI325X"), ("roce",), ("MI300X", "MI325X")),
     "ultra_ethernet": Between(
         ("mi355x_pollara", "mi355x_ubb8"), ("MI350X", "MI355X"), ("ultra_ethernet", "roce"), ("MI350X", "MI355X")
     ),
+    "roce": Between(("mi300x_roce", "mi300x_ubb8"), ("MI300X", "MI325X"), ("roce",), ("MI300X", "MI325X")),
 }  # fmt: skip
 """A chip under several names is one: MI350X and MI355X, MI300X and MI325X, H100 and its relatives differ in memory and
 clocks, not in what drives the adapters."""
+RCCL = "ultra_ethernet"
+"""The network whose logs tell most of RCCL: another starts from what they say."""
 
 
 def as_case(row: TableRow) -> Measured:
@@ -305,15 +307,19 @@ def fit_together(name: str) -> Calibration:
     return Calibration(profile, start.name, constants, tuple(rows), left_out={}, over_nodes=True, joint=True)
 
 
+@cache
+def fit_apart(name: str) -> Calibration:
+    """Return the fit of a network to its own logs alone."""
+    topology, rows = topology_of(NETWORKS[name].systems[0]), rows_of(NETWORKS[name].systems[0])
+    library = max((row.case.library or "" for row in rows), default="") or DEFAULT[system_of(topology).is_amd]
+    return fit_network(rows, topology, name=name, start=with_start(topology), library=library)
+
+
 def fit_between(name: str) -> Calibration:
     """Return the calibration of steps between nodes."""
     if name in JOINT:
         return fit_together(name)
-    between = NETWORKS[name]
-    topology = topology_of(between.systems[0])
-    rows = rows_of(between.systems[0])
-    library = max((row.case.library or "" for row in rows), default="") or DEFAULT[system_of(topology).is_amd]
-    found = fit_network(rows, topology, name=name, start=with_start(topology), library=library)
+    between, found = NETWORKS[name], fit_apart(name)
     title = f"{found.profile.network.title}; intervals by sites of all networks"
     network = replace(
         found.profile.network, title=title, systems=between.systems, gpus=between.gpus, networks=between.networks,
@@ -323,10 +329,16 @@ def fit_between(name: str) -> Calibration:
 
 
 def with_start(topology: Topology) -> Profile:
-    """Return the constants of a node with those between nodes that stood before any log was read."""
+    """Return the constants of a node with those between nodes that its fit starts from.
+
+    That is what stood before any log was read, or with RCCL where another network has more logs, what that one's say.
+    """
     profile = load_profile("auto", topology)
-    start = "default" if system_of(topology).is_amd else str(STARTS / "between.yaml")
-    return replace(profile, network=load_profile(start).network)
+    if not system_of(topology).is_amd:
+        return replace(profile, network=load_profile(str(STARTS / "between.yaml")).network)
+    if next(name for name in NETWORKS if NETWORKS[name].covers(topology)) != RCCL:
+        return replace(profile, network=fit_apart(RCCL).profile.network)
+    return replace(profile, network=load_profile(str(STARTS / "between_rccl.yaml")).network)
 
 
 def made(name: str) -> tuple[Calibration, str]:

@@ -250,12 +250,12 @@ def _pick_rccl(call: Call, system: System, library: Library, environment: Enviro
             backend.why, doubts, backend.name,
         )  # fmt: skip
     if call.n_nodes > 1:
-        rows = rccl_across.by_size(rows, call, system, environment)
+        rows = rccl_across.by_size(rows, call, system, library, environment)
     algo, proto = rows[0].algo, PROTOCOLS.index(rows[0].proto)
     per_thread = rccl.per_thread(system, algo, proto, call.n_ranks)
     channels = max(min(communicator, call.size_bytes // (rccl.THREADS * per_thread)), 1)
     if call.n_nodes > 1:
-        channels = rccl_across.channels_by_size(call, system) or channels
+        channels = rccl_across.channels_by_size(call, system, library) or channels
         communicator = max(communicator, channels)
     return _Pick(
         algo, proto, graph, communicator, channels, rccl.THREADS, AMD_LINES, rows,

@@ -216,21 +216,25 @@ def load_kernel(name: str) -> Kernel:
         mode: {op: Costs(**figures) for op, figures in by_op.items()} for mode, by_op in entry.pop("costs").items()
     }
     del entry["gpus"]
+    entry.pop("networks", None)
     return Kernel(name=name, costs=costs, measured=tuple(entry.pop("measured")), **entry)
 
 
-def kernel_for(gpu: str, mode: str, ranks: int | None = None) -> str:
+def kernel_for(gpu: str, mode: str, ranks: int | None = None, network: str = "") -> str:
     """Return the name of the kernels that are meant for a GPU in a mode, else of the default ones.
 
-    Of several the first counts that was measured with so many ranks, else the first.
+    Those for the *network* between the nodes that the ranks are on come first: its adapters run no others. Of several
+    the first counts that was measured with so many ranks, else the first.
     """
     meant = {
         name: entry
         for name, entry in _entries().items()
         if mode in entry["costs"] and any(gpu.startswith(each) for each in entry["gpus"])
     }
-    for name, entry in meant.items():
+    on_it = {name: entry for name, entry in meant.items() if network in entry.get("networks", ())}
+    anywhere = {name: entry for name, entry in meant.items() if "networks" not in entry}
+    for name, entry in (on_it or anywhere).items():
         least, most = entry.get("extent", {}).get(mode, {}).get("ranks", (0, 0))
         if ranks is not None and least <= ranks <= most:
             return name
-    return next(iter(meant), "default")
+    return next(iter(on_it or anywhere), "default")

@@ -215,7 +215,10 @@ def _popularity(model: Model | None, laws: Laws, seed: int) -> Popularity:
 def _kernel(kernel: str | Kernel, mode: str, topology: Topology | None, ranks: int | None) -> Kernel:
     """Return the kernels, those of that name, or those for the GPU and so many ranks; they need costs for the mode."""
     gpu = topology.labels.get("gpu.model", "") if topology is not None else ""
-    name = kernel_for(gpu, mode, ranks) if kernel == "auto" else kernel
+    cluster = topology.cluster if topology is not None else None
+    over_nodes = cluster is not None and (ranks is None or ranks > cluster.node.n_gpus)
+    network = cluster.spec.network if cluster is not None and over_nodes else ""
+    name = kernel_for(gpu, mode, ranks, network) if kernel == "auto" else kernel
     found = name if isinstance(name, Kernel) else load_kernel(name)
     if mode in MODES and mode not in found.costs:
         hint = f"leave it out, or ask for --mode {next(iter(found.costs))}"

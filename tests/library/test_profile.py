@@ -48,20 +48,21 @@ def test_a_run_within_one_node_reads_one_profile(monkeypatch):
 
 
 @pytest.mark.parametrize(("system", "network"), [("mi250x_node", "slingshot"), ("mi250x_8oam", "infiniband")])
-def test_lines_of_a_library_that_nobody_measured_on_a_network_are_those_of_the_tuner(system, network):
-    """How fast they pass is the kernels' and the plug-in's; what adapters give, and bulk data, is the network's."""
+def test_lines_of_a_library_that_nobody_measured_on_a_network_are_those_of_its_own_logs(system, network):
+    """How fast they pass is the kernels'; what adapters give, and bulk data, is the network's."""
     found = load_profile("auto", load_topology(system, scale_out={"nodes": 2})).network
-    nccl, tuner = profile_files.network_for(network, "nobody's", "nccl-2.28"), load_profile("default").network
+    nccl = profile_files.network_for(network, "nobody's", "nccl-2.28")
+    rccl = profile_files.network_for("ultra_ethernet", "MI355X", "rccl-2.28")
     assert found.name == nccl.name == network
     for family in ("ring", "chain", "rooted"):
         for proto in ("LL", "LL128"):
-            mine, theirs, usual = (one.protocol(proto, family) for one in (found, nccl, tuner))
+            mine, theirs, usual = (one.protocol(proto, family) for one in (found, nccl, rccl))
             assert mine.channel_rate_Bps == usual.channel_rate_Bps != theirs.channel_rate_Bps
             assert (mine.turn_s, mine.message_overhead_s) == (usual.turn_s, usual.message_overhead_s)
             assert mine.link_share == nccl.protocol("Simple", "ring").link_share
         assert found.protocol("Simple", family) == nccl.protocol("Simple", family)
     assert found.accuracy == nccl.accuracy
-    assert "RCCL" in found.title
+    assert "RCCL has them on ultra_ethernet" in found.title
 
 
 def figures_in(data, path=()):

@@ -86,19 +86,29 @@ def test_graphs_over_boards(mi300x: System) -> None:
 @pytest.mark.parametrize(
     ("op", "algo", "proto", "hops_us"),
     [
-        # us of gfx942, inside and outside: rings 0.8/0.8/2.1 and 9.5/9.5/320, trees 0.9/0.9/2.3 and 10.5/10.5/25
-        ("all_reduce", "ring", SIMPLE, 56 * 2.1 + 6 * 320),  # 2 * 31 steps, 2 * 3 of them between boards
-        ("all_reduce", "ring", LL, 56 * 0.8 + 6 * 9.5),
-        ("all_gather", "ring", SIMPLE, 28 * 2.1 + 3 * 320),
-        ("reduce_scatter", "ring", LL128, 28 * 0.8 + 3 * 9.5),
+        # us of gfx942, inside and outside: rings 0.8/0.8/2.1 and 9.5/9.5/320, trees 0.9/0.9/2.3 and 10.5/10.5/25;
+        # a step of a ring takes what the host of EPYC needs to post it: 2 us, three times that with Simple
+        ("all_reduce", "ring", SIMPLE, 56 * 6 + 6 * 320),  # 2 * 31 steps, 2 * 3 of them between boards
+        ("all_reduce", "ring", LL, 56 * 2 + 6 * 9.5),
+        ("all_gather", "ring", SIMPLE, 28 * 6 + 3 * 320),
+        ("reduce_scatter", "ring", LL128, 28 * 2 + 3 * 9.5),
         ("broadcast", "ring", SIMPLE, 32 * 25),
         ("reduce", "ring", LL, 32 * 9.5),
         ("all_reduce", "tree", SIMPLE, 2 * (7 * 2.3 + 2 * 25)),  # seven hops inside, log2 of four boards, up and down
         ("all_reduce", "tree", LL, 2 * (7 * 0.9 + 2 * 10.5)),
     ],
 )
-def test_latencies_over_four_boards(op: str, algo: str, proto: int, hops_us: float) -> None:
-    assert across.hops_us(call(op, 4, MIB), MODELS[5], algo, proto) == pytest.approx(hops_us, rel=1e-12)
+def test_latencies_over_four_boards(mi300x: System, op: str, algo: str, proto: int, hops_us: float) -> None:
+    epyc, way = replace(mi300x, cpu_vendor="amd"), (algo, proto)
+    assert across.hops_us(call(op, 4, MIB), epyc, UNSET, MODELS[5], way) == pytest.approx(hops_us, rel=1e-12)
+
+
+def test_a_user_names_what_a_post_takes(mi300x: System) -> None:
+    asked, way = call("all_gather", 4, MIB), ("ring", LL)
+    for vendor, words, post_us in (("intel", {}, 1.0), ("amd", {"NCCL_NET_OVERHEAD": 5000}, 5.0)):
+        system = replace(mi300x, cpu_vendor=vendor)
+        found = across.hops_us(asked, system, read_environment(words), MODELS[5], way)
+        assert found == pytest.approx(28 * post_us + 3 * 9.5, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +138,49 @@ def test_trees_with_simple_are_for_several_boards(mi300x: System) -> None:
         return {(row.algo, row.proto) for row in rows}
 
     every = {(algo, proto) for algo in ("tree", "ring") for proto in ("LL", "LL128", "Simple")}
-    assert protocols(2, "rccl-2.22") == every
+    assert protocols(2, "rccl-2.23") == every
     assert protocols(1, "rccl-2.22") == every - {("tree", "Simple")}
-    assert protocols(2, "rccl-2.21") == {(algo, proto) for algo, proto in every if proto != "LL128"}
+    assert protocols(2, "rccl-2.22") == {(algo, proto) for algo, proto in every if proto != "LL128"}
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "found"),
+    [
+        # what is rated fastest from 32 MiB to 1 GiB, and with which protocol in the end
+        ("mi300x", "rccl-2.22", "tree/Simple " * 4 + "ring/Simple " * 2),
+        ("mi300x", "rccl-2.26", "tree/Simple " * 2 + "ring/Simple " * 4),
+        ("mi355x", "rccl-2.26", "tree/Simple " * 3 + "ring/Simple " * 3),
+        ("mi355x", "rccl-2.27", "tree/LL128 ring/LL128 " + "ring/Simple " * 4),
+    ],
+)
+def test_all_reduces_over_two_boards_by_release(
+    mi300x: System, mi355x: System, name: str, version: str, found: str
+) -> None:
+    """Tables of 2.22, of 2.23 to 2.26 and since; the first were those of a public log of two MI300X boards."""
+    system, library = {"mi300x": mi300x, "mi355x": mi355x}[name], load_library(version)
+
+    def chosen(size: int) -> str:
+        asked = call("all_reduce", 2, size)
+        rows = across.by_size(board.candidates(asked, system, library, UNSET), asked, system, library, UNSET)
+        return f"{rows[0].algo}/{rows[0].proto}"
+
+    assert " ".join(chosen(MIB << k) for k in range(5, 11)) == found.strip()
+
+
+def test_limits_by_size_came_later(mi300x: System, mi355x: System) -> None:
+    rows = tuple(Candidate("ring", proto, 0.0, 1.0, 1.0) for proto in ("Simple", "LL", "LL128"))
+
+    def proto(system: System, op: str, per_rank: int, version: str) -> str:
+        asked = replace(call(op, 2, MIB), size_bytes=per_rank * (16 if operation(op).blocked else 1))
+        return across.by_size(rows, asked, system, load_library(version), UNSET)[0].proto
+
+    sizes = (MIB, MIB + 1, 9437184, 9437185)
+    assert [proto(mi300x, "all_reduce", size, "rccl-2.26") for size in sizes] == ["LL", "LL128", "LL128", "Simple"]
+    assert [proto(mi300x, "all_reduce", size, "rccl-2.22") for size in sizes] == ["Simple"] * 4
+    gathers = [proto(mi355x, "all_gather", size, "rccl-2.26") for size in (7, 8, 8 * MIB, 8 * MIB + 1)]
+    assert gathers == ["LL", "LL128", "LL128", "Simple"]
+    scatters = [proto(mi355x, "reduce_scatter", size, "rccl-2.26") for size in (131071, 131072, 4 * MIB + 1)]
+    assert scatters == ["LL", "LL128", "Simple"]
 
 
 @pytest.mark.parametrize(
@@ -152,13 +202,13 @@ def test_protocols_by_bytes_of_a_rank(
     mi300x: System, mi355x: System, name: str, op: str, low: int, above: int, high: int
 ) -> None:
     """LL up to *low*, LL128 beyond *above* and up to *high*, then Simple (src/graph/tuning.cc)."""
-    system = {"mi300x": mi300x, "mi355x": mi355x}[name]
+    system, present = {"mi300x": mi300x, "mi355x": mi355x}[name], load_library("rccl-2.27")
     rows = tuple(Candidate("ring", proto, 0.0, 1.0, 1.0) for proto in ("Simple", "LL", "LL128"))
 
     def proto(per_rank: int, nodes: int = 2, **variables: str) -> str:
         factor = 8 * nodes if operation(op).blocked else 1
         asked = replace(call(op, nodes, MIB), size_bytes=per_rank * factor)
-        return across.by_size(rows, asked, system, read_environment(variables))[0].proto
+        return across.by_size(rows, asked, system, present, read_environment(variables))[0].proto
 
     first = min(low, above)
     assert [proto(first), proto(above + 1), proto(high)] == ["LL", "LL128", "LL128"]
@@ -166,7 +216,8 @@ def test_protocols_by_bytes_of_a_rank(
     assert proto(4, NCCL_PROTO="Simple") == "Simple"
     many = int(high * (3.8 if op == "all_reduce" else 1))
     assert [proto(many, nodes=4), proto(many + 1, nodes=4)] == ["LL128", "Simple"]
-    assert across.by_size(rows[::-1], replace(call(op, 2, MIB), size_bytes=2**34), system, UNSET)[1:] == rows[2:0:-1]
+    large = replace(call(op, 2, MIB), size_bytes=2**34)
+    assert across.by_size(rows[::-1], large, system, present, UNSET)[1:] == rows[2:0:-1]
 
 
 @pytest.mark.parametrize(
@@ -180,14 +231,16 @@ def test_channels_by_bytes_of_a_rank(mi300x: System, mi355x: System, op: str, st
     """Up to so many KiB of a rank so many channels, beyond them 64; at most eight for each GPU of a board."""
 
     def channels(per_rank: int, system: System, g: int = 8) -> int | None:
-        return across.channels_by_size(replace(call(op, 2, MIB, g), size_bytes=per_rank * 2 * g), system)
+        asked = replace(call(op, 2, MIB, g), size_bytes=per_rank * 2 * g)
+        return across.channels_by_size(asked, system, load_library("rccl-2.27"))
 
     above = [*steps.values(), 64][1:]
     for (limit, found), beyond in zip(steps.items(), above, strict=True):
         assert [channels(limit * KIB, mi355x), channels(limit * KIB + 1, mi355x)] == [found, beyond]
     assert channels(2**30, mi355x, g=2) == 16
     assert channels(KIB, mi300x) is None
-    assert across.channels_by_size(call("all_reduce", 2, MIB), mi355x) is None
+    assert across.channels_by_size(call("all_reduce", 2, MIB), mi355x, load_library("rccl-2.27")) is None
+    assert across.channels_by_size(call(op, 2, MIB), mi355x, load_library("rccl-2.26")) is None
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def errors(accuracy: ModuleType) -> dict[tuple[str, str], np.ndarray]:
 @pytest.mark.parametrize("name", kernel_names())
 def test_every_kernel_says_where_it_is_from_and_costs_what_can_be(name: str) -> None:
     kernel = load_kernel(name)
-    assert kernel.kind in ("fitted", "assumed")
+    assert kernel.kind in ("fitted", "derived", "assumed")
     assert kernel.title
     assert kernel.source
     assert kernel.fit
@@ -98,6 +98,26 @@ def test_kernels_meant_for_a_gpu(topo: str, normal: str, low_latency: str) -> No
 )  # fmt: skip
 def test_kernels_that_were_measured_with_so_many_ranks_go_first(gpu: str, ranks: int, name: str) -> None:
     assert kernel_for(gpu, "normal", ranks) == name
+
+
+@pytest.mark.parametrize(
+    ("topo", "nodes", "ep", "network", "name"),
+    [
+        ("hgx_h200", 2, 16, "efa", "uccl_efa"),
+        ("hgx_h200", 2, 16, "infiniband", "deepep_v1"),
+        ("hgx_h200", 2, 8, "efa", "deepep_v1"),  # on one of the nodes
+        ("hgx_b200", 2, 16, "efa", "uccl_b200_efa"),
+        ("hgx_b200", 2, 16, "infiniband", "deepep_v2_sm100"),
+    ],
+)
+def test_kernels_for_adapters_that_gpus_cannot_post_to(topo: str, nodes: int, ep: int, network: str, name: str) -> None:
+    figures = {"scale_out.nodes": f"{nodes}", "scale_out.network": network}
+    assert simulate_moe(topo, ep=ep, mode="normal", overrides=figures).kernel["name"] == name
+
+
+def test_h20_has_the_kernels_of_hopper() -> None:
+    assert [kernel_for("H20 SXM", mode) for mode in MODES[:2]] == ["deepep_v1"] * 2
+    assert "carried over to H20" in str(load_kernel("deepep_v1").told("H20 SXM"))
 
 
 def test_beginnings_of_gpu_models_are_those_of_the_zoo() -> None:

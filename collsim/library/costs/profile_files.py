@@ -153,12 +153,17 @@ def _with_network(profile: Profile, topology: Topology | None, gpus: Sequence[in
     return replace(profile, network=network, launches=launches)
 
 
+LINES = frozenset({"LL", "LL128"})
+LINES_OF = {"nccl": "infiniband", "rccl": "ultra_ethernet"}
+"""By library: the network whose logs tell most of its lines."""
+
+
 @cache
 def network_for(technology: str, gpu: str, library: str) -> NetworkCosts | None:
     """Return the shipped constants between nodes of a GPU on a technology, or else between any on it.
 
-    How fast lines of LL and LL128 pass is the kernels' and the plug-in's, not the adapter's: a library of another
-    family than the one that was measured takes the figures of the tuner for them.
+    How fast lines of LL and LL128 pass is the kernels', not the adapter's: a library of another family than the one
+    that was measured takes them from where its own was.
     """
     named = [path for path in sorted(NETWORKS.glob("*.yaml")) if technology.encode() in path.read_bytes()]
     found = [_loaded(path, path.stem) for path in named]  # to check a file takes long: the others cannot be meant
@@ -167,21 +172,23 @@ def network_for(technology: str, gpu: str, library: str) -> NetworkCosts | None:
     taken = next((one for one in meant if one.network.covers(technology, gpu)), usual)
     if taken is None or not library or _family(taken.library) == _family(library):
         return None if taken is None else taken.network
-    return _with_lines_of_tuner(taken.network, library)
+    donor = LINES_OF[_family(library)]
+    return _with_lines_of(_loaded(NETWORKS / f"{donor}.yaml", donor).network, taken.network, library)
 
 
 def _family(library: str) -> str:
     return library.partition("-")[0]
 
 
-def _with_lines_of_tuner(network: NetworkCosts, library: str) -> NetworkCosts:
-    """Return the constants with those of LL and LL128 as of a network that nobody measured, on the same adapters."""
-    bulk = {family: {"Simple": costs["Simple"]} for family, costs in network.families.items() if "Simple" in costs}
-    share = bulk["ring"]["Simple"].link_share
-    usual = _shipped("default").network.families["ring"]
-    lines = {proto: replace(usual[proto], link_share=share) for proto in ("LL", "LL128")}
-    title = f"{network.title}; LL and LL128 as the tuner has them, for no log of {_family(library).upper()} tells"
-    return replace(network, title=title, families={**bulk, "ring": {**lines, **bulk["ring"]}})
+def _with_lines_of(donor: NetworkCosts, network: NetworkCosts, library: str) -> NetworkCosts:
+    """Return the constants with LL and LL128 as of another network, on the same adapters."""
+    families = {family: {"Simple": costs["Simple"]} for family, costs in network.families.items() if "Simple" in costs}
+    share = families["ring"]["Simple"].link_share
+    for family, costs in donor.families.items():
+        for proto in LINES & costs.keys():
+            families.setdefault(family, {})[proto] = replace(costs[proto], link_share=share)
+    title = f"{network.title}; LL and LL128 as {_family(library).upper()} has them on {donor.name}"
+    return replace(network, title=title, families=families)
 
 
 def with_kernels(profile: Profile, library: Library, topology: Topology) -> Profile:

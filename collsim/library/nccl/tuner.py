@@ -347,6 +347,13 @@ def _inside_us(setting: Setting, algo: str, proto: int) -> float:
     return setting.constants.nvlink_us[algo][proto]
 
 
+def net_overhead_us(system: System, environment: Environment, proto: int) -> float:
+    """Return what a step of a ring over nodes takes at least by the library's reckoning: posting it by the host."""
+    given = environment.number("NCCL_NET_OVERHEAD", -2)
+    default = NET_OVERHEAD_US.get(system.cpu_vendor, NET_OVERHEAD_DEFAULT_US)
+    return (default if given == -2 else given * 1e-3) * (3 if proto == SIMPLE else 1)
+
+
 def _ring_us(setting: Setting, proto: int, inside: float, outside: float) -> float:
     call, constants = setting.call, setting.constants
     nodes = call.n_nodes
@@ -358,9 +365,7 @@ def _ring_us(setting: Setting, proto: int, inside: float, outside: float) -> flo
         return call.n_ranks * hops["tree" if proto == SIMPLE else "ring"][proto]
     overhead, between = 0.0, 0
     if nodes > 1:
-        given = setting.environment.number("NCCL_NET_OVERHEAD", -2)
-        default = NET_OVERHEAD_US.get(setting.system.cpu_vendor, NET_OVERHEAD_DEFAULT_US)
-        overhead = (default if given == -2 else given * 1e-3) * (3 if proto == SIMPLE else 1)
+        overhead = net_overhead_us(setting.system, setting.environment, proto)
         more = setting.version <= BETWEEN_AND_BACK_UNTIL
         between = 2 * (nodes if more else nodes - 1) if call.op == "all_reduce" else nodes - 1
     return (setting.steps - between) * max(inside, overhead) + between * outside

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collsim.library.calls import LL, LL128, SIMPLE, Call, Candidate
 from collsim.library.environment import Environment
 from collsim.library.library import PROTOCOLS, Library
-from collsim.library.nccl.tuner import log2_floor
+from collsim.library.nccl.tuner import log2_floor, net_overhead_us
 from collsim.library.rccl.tables import TuningModel
 from collsim.library.system import Graph, System
 
@@ -31,12 +31,15 @@ ACROSS_MAX_CHANNELS = 64
 GFX950_CHANNELS, GFX950_FEWER_SINCE = 48, (2, 30)
 """Default most from ROCm 7.12 on; which version of RCCL that carries is inferred from its release."""
 GFX90A_CHANNELS = 32
+LL128_SINCE = {"gfx942": (2, 23), "gfx950": (2, 18), "gfx90a": (2, 18)}
+"""The tables of several MI300X up to 2.22 have zeros for it."""
 PER_ADAPTER = 8
 """A template of eight GPUs and eight adapters has 64 rings, eight entering by each adapter (rome_models.cc)."""
 ADAPTER_LIMIT_GBPS = 48.0
 """Sixteen lanes of PCIe 5 by the library's reckoning (src/graph/topo.h)."""
 
-PROTOCOL_UP_TO: dict[tuple[str, str], tuple[int, int, int]] = {
+Limits = dict[tuple[str, str], tuple[int, int, int]]
+PROTOCOL_UP_TO: Limits = {
     ("gfx942", "reduce_scatter"): (655360, 131072, 3211264),
     ("gfx942", "all_gather"): (98304, 98304, 5046272),
     ("gfx942", "all_reduce"): (524288, 524288, 4415057),
@@ -49,6 +52,19 @@ PROTOCOL_UP_TO: dict[tuple[str, str], tuple[int, int, int]] = {
     ("gfx950", "broadcast"): (2048, 2048, 16 * MIB),
 }
 """Most bytes per rank with LL; more than and up to how many with LL128, which wins (src/graph/tuning.cc, newer)."""
+PROTOCOL_UP_TO_EARLIER: Limits = {
+    ("gfx942", "reduce_scatter"): (655360, 131072, 3211264),
+    ("gfx942", "all_gather"): (98304, 98304, 5046272),
+    ("gfx942", "all_reduce"): (MIB, MIB, 9437184),
+    ("gfx950", "reduce_scatter"): (131071, 131071, 4 * MIB),
+    ("gfx950", "all_gather"): (7, 7, 8 * MIB),
+    ("gfx950", "all_reduce"): (131071, 131071, 17660227),
+    ("gfx950", "reduce"): (16383, 16383, 16 * MIB),
+    ("gfx950", "broadcast"): (2048, 2048, 16 * MIB),
+}
+"""The same before: from 2.23 to 2.26."""
+FIRST_LIMITS, PRESENT_LIMITS = (2, 23), (2, 27)
+"""Releases from which size decides, as `tables.EARLIER` dates them, and from which the present limits hold."""
 ALL_REDUCE_LL128_MANY = 3.8
 """Factor on the upper limit of LL128 for all-reduce on more than two boards."""
 CHANNELS_BY_SIZE = {
@@ -97,8 +113,9 @@ def graph_of(call: Call, system: System, channels: int) -> Graph:
     return Graph(channels, min(inside, outside) / channels, outside / channels, same_order=False)
 
 
-def hops_us(call: Call, model: TuningModel, algo: str, proto: int) -> float:
-    """Return the latency of all hops, some of them through the network."""
+def hops_us(call: Call, system: System, environment: Environment, model: TuningModel, way: tuple[str, int]) -> float:
+    """Return the latency of all hops of *way*, an algorithm and a protocol; some of them are through the network."""
+    algo, proto = way
     n, nodes = call.n_ranks, call.n_nodes
     if algo == "tree":
         inside = (call.ranks_per_node - 1) * model.tree_us[proto]
@@ -107,15 +124,19 @@ def hops_us(call: Call, model: TuningModel, algo: str, proto: int) -> float:
         return n * (model.net_tree_us if proto == SIMPLE else model.net_ring_us)[proto]
     twice = 2 if call.op == "all_reduce" else 1
     steps, between = twice * (n - 1), twice * (nodes - 1)
-    return (steps - between) * model.ring_us[proto] + between * model.net_ring_us[proto]
+    inside_us = max(model.ring_us[proto], net_overhead_us(system, environment, proto))
+    return (steps - between) * inside_us + between * model.net_ring_us[proto]
 
 
-def by_size(rows: tuple[Candidate, ...], call: Call, system: System, environment: Environment) -> tuple[Candidate, ...]:
+def by_size(
+    rows: tuple[Candidate, ...], call: Call, system: System, library: Library, environment: Environment
+) -> tuple[Candidate, ...]:
     """Return the candidates with the protocol that the size decides first; the algorithm stays as rated.
 
     A protocol that the user names is left alone.
     """
-    limits = PROTOCOL_UP_TO.get((system.architecture, call.op))
+    table = PROTOCOL_UP_TO if library.version >= PRESENT_LIMITS else PROTOCOL_UP_TO_EARLIER
+    limits = table.get((system.architecture, call.op)) if library.version >= FIRST_LIMITS else None
     if limits is None or environment.names("NCCL_PROTO", call.op) is not None:
         return rows
     per_rank = call.buffer_bytes
@@ -129,9 +150,10 @@ def by_size(rows: tuple[Candidate, ...], call: Call, system: System, environment
     return (*first, *(row for row in rows if row not in first))
 
 
-def channels_by_size(call: Call, system: System) -> int | None:
+def channels_by_size(call: Call, system: System, library: Library) -> int | None:
     """Return the channels of a gather or scatter on gfx950; None: as many as the size deserves."""
-    table = CHANNELS_BY_SIZE.get(call.op) if system.architecture == "gfx950" else None
+    known = system.architecture == "gfx950" and library.version >= PRESENT_LIMITS
+    table = CHANNELS_BY_SIZE.get(call.op) if known else None
     if table is None:
         return None
     found = next((channels for limit, channels in table if call.buffer_bytes <= limit), CHANNELS_BEYOND)

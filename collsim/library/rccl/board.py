@@ -15,7 +15,7 @@ from collsim.library.library import PROTOCOLS, Library
 from collsim.library.nccl.channels import bounded, thread_bytes
 from collsim.library.nccl.tuner import BY_OP, log2_floor
 from collsim.library.rccl import across as rccl_across
-from collsim.library.rccl.tables import BASE_US, MODELS, TuningModel, correction
+from collsim.library.rccl.tables import BASE_US, MODELS, TuningModel, correction, model_across
 from collsim.library.system import Graph, System
 
 __all__ = ["THREADS", "Backend", "backend_of", "candidates", "channels_of", "doubts_of", "graph_of", "per_thread"]
@@ -128,11 +128,12 @@ DIRECT_SINCE = (2, 28)
 DIRECT_GATHER_BYTES = {"gfx942": 4 * MIB, "gfx950": 8 * MIB}
 
 
-def _model(system: System, n_ranks: int) -> TuningModel:
-    """Return the tables for the board."""
+def _model(call: Call, system: System, library: Library) -> TuningModel:
+    """Return the tables for the board; of MI250 those of templates on one alone, for over several none is known."""
     if system.architecture == "gfx90a":
-        return MODELS[{8: 3, 16: 4}.get(n_ranks, 0)]
-    return MODELS[{"gfx942": 5, "gfx950": 6}.get(system.architecture, 0)]
+        return MODELS[{8: 3, 16: 4}.get(call.n_ranks, 0) if call.n_nodes == 1 else 0]
+    number = {"gfx942": 5, "gfx950": 6}.get(system.architecture, 0)
+    return model_across(number, library.version) if call.n_nodes > 1 else MODELS[number]
 
 
 def channels_of(call: Call, system: System, library: Library, environment: Environment) -> int:
@@ -191,9 +192,9 @@ def candidates(call: Call, system: System, library: Library, environment: Enviro
                 forced and proto != forced[0]
             ):
                 continue
-            bandwidth = _GBps(call, system, graph, algo, proto)
+            bandwidth = _GBps(call, system, library, graph, (algo, proto))
             if bandwidth > 0:
-                latency = _us(call, system, algo, proto)
+                latency = _us(call, system, library, environment, (algo, proto))
                 time_us = latency + call.size_bytes / (1000 * bandwidth)
                 found.append(Candidate(algo, PROTOCOLS[proto], latency * 1e-6, bandwidth * 1e9, time_us * 1e-6))
     return tuple(sorted(found, key=lambda candidate: candidate.predicted_s))
@@ -213,14 +214,15 @@ def _usable(call: Call, system: System, library: Library, environment: Environme
     if not environment.permits("NCCL_PROTO", call.op, PROTOCOLS[proto]):
         return False
     if proto == LL128:
-        return library.version >= LL128_SINCE[system.architecture]
+        since = LL128_SINCE if call.n_nodes == 1 else rccl_across.LL128_SINCE
+        return library.version >= since[system.architecture]
     slow_tree = algo == "tree" and proto == SIMPLE and system.architecture in ("gfx942", "gfx950")
     return not (slow_tree and call.n_nodes == 1)
 
 
-def _GBps(call: Call, system: System, graph: Graph, algo: str, proto: int) -> float:
-    """Return the bandwidth of the cost model, corrected for the size."""
-    model = _model(system, call.n_ranks)
+def _GBps(call: Call, system: System, library: Library, graph: Graph, way: tuple[str, int]) -> float:
+    """Return the bandwidth of the cost model for an algorithm and a protocol, corrected for the size."""
+    model, (algo, proto) = _model(call, system, library), way
     column = call.n_nodes > 2
     bus = model.bus_GBps or graph.channels * graph.intra_GBps
     bus *= (model.tree_ratio if algo == "tree" else model.ring_ratio)[column][proto]
@@ -240,11 +242,11 @@ def _corrected(vector: str, call: Call) -> float:
     return factors[min(log2_floor(call.size_bytes // 64), len(factors) - 1)]
 
 
-def _us(call: Call, system: System, algo: str, proto: int) -> float:
+def _us(call: Call, system: System, library: Library, environment: Environment, way: tuple[str, int]) -> float:
     """Return the latency of the cost model."""
-    model, n = _model(system, call.n_ranks), call.n_ranks
+    model, n, (algo, proto) = _model(call, system, library), call.n_ranks, way
     if call.n_nodes > 1:
-        return BASE_US[proto] + rccl_across.hops_us(call, model, algo, proto)
+        return BASE_US[proto] + rccl_across.hops_us(call, system, environment, model, way)
     if algo == "tree":
         return BASE_US[proto] + 2 * (n - 1) * model.tree_us[proto]
     if call.op in ("broadcast", "reduce"):

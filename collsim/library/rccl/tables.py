@@ -1,4 +1,4 @@
-"""Tuning tables of RCCL (projects/rccl/src/graph/tuning.cc, RCCL 2.27 and 2.28).
+"""Tuning tables of RCCL (projects/rccl/src/graph/tuning.cc of RCCL 2.27 and 2.28, src/graph/tuning.cc before).
 
 A model is a set of tables for a kind of board. Rows are (LL, LL128, Simple); latencies are microseconds. The correction
 vectors hold tenths per power of two from 64 B on; ``1x6`` repeats. They steer the choice and are no bandwidths.
@@ -6,10 +6,10 @@ vectors hold tenths per power of two from 64 B on; ``1x6`` repeats. They steer t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
-__all__ = ["BASE_US", "MODELS", "TuningModel", "correction"]
+__all__ = ["BASE_US", "MODELS", "TuningModel", "correction", "model_across"]
 
 Row = tuple[float, float, float]
 BASE_US: Row = (12.0, 12.0, 17.0)
@@ -106,6 +106,43 @@ MODELS = {
     ),
 }
 """0: all else; 3: 8 dies of MI250; 4: 16 dies of MI250X with LL128; 5: gfx942; 6: gfx950."""
+
+
+_FIRST_ACROSS, _SECOND_ACROSS = (2, 22), (2, 26)
+"""Last release of the first and of the second tables of several boards; LL128 came to those of MI300X with the second
+(ROCm/rccl pull request 1627, April 2025), the present ones by 2.27, of which a public log of two MI355X boards shows
+the limits. Which release carries which is inferred from what else the files have, and from that log."""
+
+_ZEROS, _RING_FIRST = "0x27", "1x23 8 10 10 10"
+EARLIER = {
+    5: (
+        (
+            _FIRST_ACROSS,
+            replace(
+                MODELS[5],
+                tree=(_TREE_LL_5, _ZEROS, "1x15 7 10x10 8"),
+                ring=(_RING_LL_5, _ZEROS, _RING_FIRST),
+            ),
+        ),
+        (_SECOND_ACROSS, replace(MODELS[5], ring=(_RING_LL_5, _RING_LL_5, "1x22 10 8 10 10 10"))),
+    ),
+    6: (
+        (
+            _SECOND_ACROSS,
+            replace(
+                MODELS[6],
+                tree=(_TREE_LL_5, "1x6 10x5 6 10 9 10x5 20 1x7", "1x15 7 10 1 1 1 9 9 7 8 6 6 6"),
+                ring=(_RING_LL_5, "1x11 10 2 10 4 4 1 2 1x9", "1x22 10 8 8 10 10"),
+            ),
+        ),
+    ),
+}
+"""Tables of several boards of gfx942 and gfx950 before those of `MODELS`, each with its last release."""
+
+
+def model_across(number: int, version: tuple[int, int]) -> TuningModel:
+    """Return the tables for several boards of a release."""
+    return next((model for last, model in EARLIER.get(number, ()) if version <= last), MODELS[number])
 
 
 @cache

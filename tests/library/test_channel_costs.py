@@ -71,7 +71,9 @@ def test_a_reduce_of_two_waits_for_nobody():
         for op in ("reduce", "broadcast") for n in (2, 4)
     }  # fmt: skip
     assert waits["reduce", 2] == 0
-    assert [waits[case] for case in waits if case != ("reduce", 2)] == pytest.approx([costs.message_overhead_s] * 3, rel=1e-4)
+    assert [waits[case] for case in waits if case != ("reduce", 2)] == pytest.approx(
+        [costs.message_overhead_s] * 3, rel=1e-4
+    )
 
 
 def test_elements_of_a_line_are_stored_one_by_one():

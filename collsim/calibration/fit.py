@@ -288,20 +288,24 @@ def _fit_launch(
 def _as_launched(fitted: Profile, launched: Profile) -> Profile:
     """Return fitted constants of stream launches with the flags of another way to launch."""
     families = {
-        family: {
-            proto: replace(costs, zero_copy=launched.protocol(proto, family).zero_copy)
-            for proto, costs in protocols.items()
-        }
+        family: {proto: _as_copied(costs, launched.protocol(proto, family)) for proto, costs in protocols.items()}
         for family, protocols in fitted.families.items()
     }
     return replace(fitted, families=families, accuracy={}, launches={})
+
+
+def _as_copied(costs: Protocol, launched: Protocol) -> Protocol:
+    """Return constants for buffers that another way to launch registers, or not, and how fast channels then are."""
+    rate_Bps = launched.one_way_rate_Bps if costs.one_way_rate_Bps is None else costs.one_way_rate_Bps
+    kept_Bps = launched.keep_rate_Bps
+    return replace(costs, zero_copy=launched.zero_copy, one_way_rate_Bps=rate_Bps, keep_rate_Bps=kept_Bps)
 
 
 def _as_registered(fitted: Profile) -> Profile:
     """Return constants for registered buffers that nobody measured: a graph registers them too.
 
     Messages then need no copy, and go as they go in a graph, but for what replay takes off the bases of other kernels;
-    launch, rings and the rest are as of stream launches.
+    launch, rings, but for what they store, and the rest are as of stream launches.
     """
     graph = fitted.launches["graph"]
     usual, replayed = fitted.families.get("messages", {}), graph.families.get("messages", {})
@@ -316,15 +320,23 @@ def _as_registered(fitted: Profile) -> Profile:
         proto: replace(costs, base_s=costs.base_s - saved_s if costs.zero_copy else usual[proto].base_s)
         for proto, costs in replayed.items()
     }
+    rings = {
+        proto: _as_copied(costs, graph.protocol(proto, "ring"))
+        for proto, costs in fitted.families.get("ring", {}).items()
+    }
     accuracy = {**fitted.accuracy, **{name: bands for name, bands in graph.accuracy.items() if name == "messages"}}
     return replace(
-        fitted, families={**fitted.families, "messages": messages}, accuracy=accuracy, launches={},
+        fitted, families={**fitted.families, "ring": rings, "messages": messages}, accuracy=accuracy, launches={},
     )  # fmt: skip
 
 
 def _shift_s(before: Profile, costs: Mapping[tuple[str, str], Protocol], told: Iterable[tuple[str, str]]) -> float:
-    """Return by how much the bases of kernels that were measured are longer than for stream launches."""
-    kernels = [kernel for kernel in told if kernel in costs]
+    """Return by how much the bases of kernels that were measured are longer than for stream launches.
+
+    Those in registered buffers tell more than the launch, and count only if there are no others.
+    """
+    known = [kernel for kernel in told if kernel in costs]
+    kernels = [kernel for kernel in known if not costs[kernel].zero_copy] or known
     return float(np.median([costs[kernel].base_s - before.protocol(kernel[1], kernel[0]).base_s for kernel in kernels]))
 
 

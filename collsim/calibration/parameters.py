@@ -84,7 +84,8 @@ spread; only the base and the floor may differ as before. So do constants of the
 rates of channels where messages keep every port full: ports then hide them."""
 RATES, MESSAGES = ("channel_rate_Bps", "one_way_rate_Bps"), ("messages", "fan")
 ZERO_COPY = ("base_s", "channel_rate_Bps", "one_way_rate_Bps")
-"""Constants that differ for messages that need no copy; ports and their contention are the same wires."""
+"""Constants that differ where nothing is copied out: a channel then stores less for each byte that it sends. Ports and
+their contention are the same wires, and what else messages cost is known from those that are copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +164,16 @@ def parameters_of(
             family = source_of(kernel, key, profile)
             costs = profile.protocol(proto, family)
             value = getattr(costs, key)
-            fixed = key in unfitted.get(family, unfitted[""]) or (costs.zero_copy and key not in ZERO_COPY)
+            fixed = key in unfitted.get(family, unfitted[""]) or (
+                costs.zero_copy and key not in ZERO_COPY and family in MESSAGES
+            )
             hop = costs.cut_through and key == "message_overhead_s"
             fixed = fixed or (hides and (family, proto, key) in HIDDEN_KEYS)
             if not fixed and value is not None and 0 < value < math.inf:
                 place = (family, "" if key in shared else proto, key)
                 families = tuple(name for name in FAMILIES if source_of(name, key, profile) == family)
-                freely = not alike and (not relaunched or key == "base_s" or costs.zero_copy)
+                its_own = ZERO_COPY if family in MESSAGES else ZERO_COPY[-1:]
+                freely = not alike and (not relaunched or key == "base_s" or (costs.zero_copy and key in its_own))
                 freely = freely and not (key in RATES and family == "messages" and full)
                 spread = math.log(HOP if hop else factor) * (1 if freely else NARROW)
                 most = FRACTIONS.get(key, math.inf)

@@ -128,7 +128,7 @@ def _no_wire_latency(topology: Topology, profile: Profile, _: Site) -> tuple[Top
 def _no_channel_rates(topology: Topology, profile: Profile, _: Site) -> tuple[Topology, Profile]:
     free: dict[str, Any] = {
         "channel_rate_Bps": math.inf, "one_way_rate_Bps": None, "copy_out_rate_Bps": None,
-        "reduce_rates_Bps": {}, "stepwise": False,
+        "keep_rate_Bps": math.inf, "reduce_rates_Bps": {}, "stepwise": False,
         "softness": math.inf, "contention": 0.0,
     }  # fmt: skip
     return topology, with_costs(profile, lambda costs: replace(costs, **free), channel_rate_Bps=math.inf)
@@ -184,7 +184,7 @@ REMOVALS = (
         ),
     ),
     Removal(
-        "protocol", "rates of channels", ("channel_rate_Bps", "one_way_rate_Bps", "copy_out_rate_Bps"),
+        "protocol", "rates of channels", ("channel_rate_Bps", "one_way_rate_Bps", "copy_out_rate_Bps", "keep_rate_Bps"),
         _no_channel_rates,
     ),
     Removal("protocol", "what links reach of line rate, and memory", (), _bare),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from collsim.core.errors import CollsimError, Fault, InputError
-from collsim.library.calls import LL, MESSAGE_OPS, Call, Candidate, Choice
+from collsim.library.calls import LL, MESSAGE_OPS, SIMPLE, Call, Candidate, Choice
 from collsim.library.engines.kernels import engine_choice, engine_options
 from collsim.library.engines.symmetric import symmetric_choice
 from collsim.library.environment import ALGORITHMS, OFI_TUNER, Environment, read_environment, with_protocol, without
@@ -25,6 +25,7 @@ from collsim.library.nccl.graphs import nccl_graphs
 from collsim.library.nccl.plugin_tuner import TUNER_SINCE, taken_by_plugin
 from collsim.library.nccl.point_to_point import channels_used, point_to_point, protocol_of
 from collsim.library.nccl.protocols import AMD_LINES, NVIDIA_LINES, SLOTS, Lines, chunk_of, efficiency
+from collsim.library.nccl.registration import registered_channels, registers_rings, zero_copy
 from collsim.library.nccl.tuner import Setting, candidates
 from collsim.library.nccl.versions import nccl_constants
 from collsim.library.system import Graph, System
@@ -215,8 +216,11 @@ def _pick_nccl(call: Call, system: System, library: Library, environment: Enviro
     threads = max_threads(algo, proto, ring, environment)
     per_thread = thread_bytes(algo, proto, call.n_ranks)
     used = launch(call.size_bytes, algo, proto, channels=communicator, threads=threads, per_thread=per_thread)
+    channels = used.channels
+    if proto == SIMPLE and algo == "ring" and registers_rings(call, system, library, environment):
+        channels = registered_channels(channels)
     return _Pick(
-        algo, proto, graphs[algo], communicator, used.channels, used.threads, NVIDIA_LINES, rows,
+        algo, proto, graphs[algo], communicator, channels, used.threads, NVIDIA_LINES, rows,
         why, _nccl_doubts(call, system, library, algo), instance=instance if own is not None else "",
     )  # fmt: skip
 
@@ -312,7 +316,7 @@ def _finish(call: Call, library: Library, environment: Environment, pick: _Pick)
         slots=SLOTS,
         slots_per_chunk=chunk.slots,
         efficiency=efficiency(pick.proto, pick.lines),
-        zero_copy=_zero_copy(call, environment),
+        zero_copy=zero_copy(call, environment),
         point_to_point=None,
         predicted_s=pick.candidates[0].predicted_s if pick.candidates else None,
         candidates=pick.candidates,
@@ -320,11 +324,6 @@ def _finish(call: Call, library: Library, environment: Environment, pick: _Pick)
         doubts=pick.doubts,
         instance=pick.instance,
     )
-
-
-def _zero_copy(call: Call, environment: Environment) -> bool:
-    """Return True if buffers are registered: by the user, or by the library when a graph is captured."""
-    return call.registered or (call.launch == "graph" and environment.number("NCCL_GRAPH_REGISTER", 1) != 0)
 
 
 def _relays(call: Call, system: System, environment: Environment) -> bool:
@@ -377,7 +376,7 @@ def _messages(call: Call, system: System, library: Library, environment: Environ
         slots=SLOTS,
         slots_per_chunk=1,
         efficiency=efficiency(proto, lines),
-        zero_copy=_zero_copy(call, environment),
+        zero_copy=zero_copy(call, environment),
         point_to_point=None if backend else shape,
         predicted_s=None,
         candidates=(),

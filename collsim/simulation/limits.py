@@ -23,6 +23,7 @@ from collsim.library.costs.laws import Work, cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
 from collsim.simulation.demand import (
     filling_bytes,
+    hands_on,
     heads_of,
     held_back,
     is_grouped,
@@ -46,7 +47,7 @@ LEAST_SLOWER = 0.03
 EQUALLY_LOADED = 1e-3
 """Links within this share of each other count as equally loaded."""
 TIMES = ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "store_overhead_s", "turn_s")
-RATES = ("channel_rate_Bps", "one_way_rate_Bps", "copy_out_rate_Bps", "host_rate_Bps")
+RATES = ("channel_rate_Bps", "one_way_rate_Bps", "copy_out_rate_Bps", "keep_rate_Bps", "host_rate_Bps")
 OF_HOST = ("floor", "launch", "thread_launch")
 """Constants that are the host's."""
 FREE = 1e6
@@ -129,9 +130,9 @@ class Parts:
             alone = "copy_out_rate_Bps" if costs.copy_out_rate_Bps is not None else alone
             told[alone] = max(left_s - begin_s, 0.0)  # the copies out at the ends of calls in a row
         else:
-            filling = float(filling_bytes(lowered, np.array([largest_bytes]))[0])
+            filling = float(filling_bytes(lowered, np.array([largest_bytes]), costs)[0])
             told["fill_rate_Bps"] = min(filling, costs.fill_limit_bytes) / costs.fill_rate_Bps
-            told["message_overhead_s"] = costs.message_overhead_s if costs.back_to_back else 0.0
+            told["message_overhead_s"] = costs.hand_over_s(hands_on=hands_on(lowered))
         told["peer_overhead_s"] = costs.peer_overhead_s * peers_of(lowered)
         told["copy_rate_Bps"] = costs.copies * lowered.schedule.size_bytes / costs.copy_rate_Bps
         for name, part_s in told.items():
@@ -310,7 +311,8 @@ def _law_within(lowered: Lowered, run: LoweredRun, work: Work, transfer: Int) ->
         if work.grouped is not None:
             rates = cap_Bps(costs, work)[transfer]
         else:
-            rates = costs.rates_Bps(replace(use, alone_Bps=use.alone_Bps * wire), work.steps, work.dtype)
+            own = replace(use, alone_Bps=use.alone_Bps * wire)
+            rates = costs.rates_Bps(own, work.steps, work.dtype, work.gathered)
         return rates, np.where(moves > 0, costs.latency_s(size_bytes, rates, stores), 0.0) * moves
 
     return law

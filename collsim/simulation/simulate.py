@@ -13,7 +13,7 @@ from collsim.core.errors import Fault, InputError, UnsupportedError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.core.progress import interrupted
 from collsim.library import Profile, load_profile, with_kernels, with_symmetric
-from collsim.library.costs.direct_pointers import with_direct_pointers, writes_directly
+from collsim.library.costs.direct_pointers import with_direct_pointers, with_staged_rings, writes_directly
 from collsim.library.costs.hosts import as_hosted, host_words
 from collsim.library.costs.profile_files import AUTO
 from collsim.library.environment import read_environment
@@ -270,6 +270,7 @@ def predict(
         constants = with_symmetric(constants, topology if topology.cluster is None else topology.cluster.node)
     if writes_directly(question.library, one_process=question.one_process):
         constants = with_direct_pointers(constants)
+    constants = with_staged_rings(constants, question.library)
     shipped, constants = constants, as_hosted(constants, question.host, question.library)
     told = Told(left_out, keeps_loads=as_if is not None)
     judged = _judged(topology, groups, question)

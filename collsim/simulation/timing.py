@@ -34,6 +34,7 @@ from collsim.simulation.arrivals import with_arrivals
 from collsim.simulation.calls_in_a_row import busiest, channel_of_rank
 from collsim.simulation.demand import (
     filling_bytes,
+    hands_on,
     heads_of,
     held_back,
     is_grouped,
@@ -366,7 +367,8 @@ def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_byt
     """Return the seconds of a call on the device beside its transfers of such sizes, which are no grouped messages."""
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     around_s = costs.around_s(peers_of(lowered), lowered.schedule.size_bytes)
-    return costs.once_s(filling_bytes(lowered, size_bytes)) + around_s + over_nodes_s
+    once_s = costs.once_s(filling_bytes(lowered, size_bytes, costs), hands_on=hands_on(lowered))
+    return once_s + around_s + over_nodes_s
 
 
 def _solved(

@@ -51,6 +51,7 @@ LINE_SHARPNESS = 1.5
 """The same for the bytes and the hand-over of a step whose lines are passed on while they arrive: between their sum (1)
 and the longer of both. With LL on 2, 4 and 8 ranks a chunk of 4 KiB adds a third to a half of what its bytes take to
 every step, on Ampere, Hopper and Blackwell alike; the longer of both (6) adds nothing, the sum too much on 8 ranks."""
+
 LEAST_S = 1e-12
 """Stands for no time where a root is taken."""
 LINE_BYTES, LINES_AT_ONCE, FEWEST_STORES = 8, 512, 2
@@ -146,12 +147,16 @@ class Protocol:
         one, a whole number of a line of eight bytes.
     copy_out_rate_Bps : float or None
         Rate of that copy, where the steps are slower than the memory of the GPU; None: that of the channel.
+    keep_rate_Bps : float
+        Rate at which a channel stores, besides what it sends, what it keeps of that. With `zero_copy` a ring does so
+        once in the steps that gather, with what is its own; without, the rate of the channel holds it. inf: it costs
+        nothing.
     cut_through : bool
         Lines carry flags, so that a chunk is passed on while it still arrives: a step takes more than the longer of
         the bytes and the overhead, but less than both.
     one_way_rate_Bps : float or None
-        Rate of a channel that only sends or only receives. Given, the laws of `collsim.library.costs.message_costs`
-        hold; None: a channel has one rate.
+        Rate of a channel that only sends or only receives, as of a ring whose bytes land where they belong. Given, the
+        laws of `collsim.library.costs.message_costs` hold for messages; None: a channel has one rate.
     contention : float
         Share of the link rate that one flow would lose where ports meet that all serve several ranks; that of many
         falls with the root of their number.
@@ -166,7 +171,8 @@ class Protocol:
         Channels with the same order of ranks pass their chunks along a chain one after another, and share a link with
         what flows at the moment. In step they would not stay: at every hop whoever is ahead gets further ahead.
     zero_copy : bool
-        Messages land in the receiver's own buffer (registered by the user or by graph capture): nothing is copied out.
+        Bytes land in the receiver's own buffer (registered by the user or by graph capture): of messages nothing is
+        copied out, and a ring that gathers keeps only what is its own.
     floor_s : float or None
         What a call of this kernel takes at least, because the host needs so long to start it; None: as of the profile.
     peer_overhead_s : float
@@ -196,6 +202,7 @@ class Protocol:
     stepwise: bool = False
     store_overhead_s: float = 0.0
     copy_out_rate_Bps: float | None = None
+    keep_rate_Bps: float = math.inf
     cut_through: bool = False
     one_way_rate_Bps: float | None = None
     contention: float = 0.0
@@ -209,10 +216,16 @@ class Protocol:
     copy_rate_Bps: float = math.inf
     origins: Mapping[str, Origin] = field(default_factory=dict, hash=False, compare=False, repr=False)
 
-    def rates_Bps(self, use: Use, steps: int, dtype: str = "float") -> Float:
-        """Return float64[n]: the payload rate that each transfer can reach in a loop of so many steps."""
+    def rates_Bps(self, use: Use, steps: int, dtype: str = "float", gathered: int = 0) -> Float:
+        """Return float64[n]: the payload rate that each transfer can reach in a loop of so many steps.
+
+        In *gathered* of them nothing is added.
+        """
         rate = np.full(len(use.lanes), self.channel_rate_Bps)
-        if self.stepwise:
+        if self.zero_copy and gathered:
+            byte_s = 1 / (self.one_way_rate_Bps or self.channel_rate_Bps)
+            rate = 1 / (byte_s + np.where(use.adds, 0.0, 1 / self.keep_rate_Bps / gathered))
+        elif self.stepwise:
             copy_out = self.channel_rate_Bps / (self.copy_out_rate_Bps or self.channel_rate_Bps)
             rate *= steps / (steps + copy_out)
         if dtype in self.reduce_rates_Bps:  # the same threads move and add, so the times of both add up
@@ -253,10 +266,14 @@ class Protocol:
         step_s = soft_max(2 * slice_s + 2 * self.slice_overhead_s, slice_s + overhead, SLICE_SHARPNESS)
         return np.asarray(np.maximum(step_s - 2 * slice_s, 0.0))
 
-    def once_s(self, size_bytes: Float) -> float:
+    def once_s(self, size_bytes: Float, *, hands_on: bool = True) -> float:
         """Return the seconds of a call besides its transfers: the base, and the copy out of the largest chunk."""
         fill_s = min(float(size_bytes.max(initial=0.0)), self.fill_limit_bytes) / self.fill_rate_Bps
-        return self.base_s + fill_s + (self.message_overhead_s if self.back_to_back else 0.0)
+        return self.base_s + fill_s + self.hand_over_s(hands_on=hands_on)
+
+    def hand_over_s(self, *, hands_on: bool) -> float:
+        """Return for how long a call in a row of calls waits for what its ranks hand on, if any does."""
+        return self.message_overhead_s if self.back_to_back and hands_on else 0.0
 
     def around_s(self, peers: int, size_bytes: int) -> float:
         """Return the seconds of a call for all peers, and for copies of a buffer of so many bytes around it."""

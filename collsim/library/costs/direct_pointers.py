@@ -1,8 +1,9 @@
-"""Ranks of one process, which some versions let write into each other's buffers (``P2P/direct pointer``).
+"""Ranks that store right into each other's buffers: within one process, or because buffers are registered.
 
-Up to 2.21 NCCL then stages nothing: messages land in the receiver's own buffer, as with registered ones, and a ring
-need not copy out what it gathers. From 2.22 on (four H100, 2.22.3) times are those of several processes, although the
-debug lines of 2.32 still say so.
+Up to 2.21 NCCL stages nothing among the ranks of one process (``P2P/direct pointer``): messages land in the receiver's
+own buffer, as with registered ones, and a ring need not copy out what it gathers. From 2.22 on (four H100, 2.22.3)
+times are those of several processes, although the debug lines of 2.32 still say so; from 2.23 on rings do the same
+with registered buffers.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from collsim.library.costs.channel_costs import Protocol
 from collsim.library.costs.profile import Profile
 from collsim.library.library import Library
 
-__all__ = ["with_direct_pointers", "writes_directly"]
+__all__ = ["RINGS_SINCE", "with_direct_pointers", "with_staged_rings", "writes_directly"]
 
 UNTIL = ("nccl", (2, 21))
 RATE = 0.8
 """Rate of a channel of a ring beside that which counts the copy apart, while it stores to two places. Measured on two
 H200, NCCL 2.21.5, all-gather and a ring forced to all-reduce: within 11 % from 64 MiB on, where the law of several
 processes is 11 to 40 % too slow; a gather of 4 to 32 MiB is 15 to 19 % too fast."""
+RINGS_SINCE = (2, 23)
+"""First version that registers the buffers of rings within a node (NCCL user guide, user buffer registration)."""
 
 
 def writes_directly(library: Library | None, *, one_process: bool) -> bool:
@@ -41,3 +45,20 @@ def with_direct_pointers(profile: Profile) -> Profile:
         **({"messages": messages} if messages else {}),
     }
     return replace(profile, families=families, title=f"{profile.title}; direct pointers within one process")
+
+
+def with_staged_rings(profile: Profile, library: Library | None) -> Profile:
+    """Return the constants of a library that registers no buffers of rings, if it is one; else the same."""
+    if library is None or library.family != UNTIL[0] or library.version >= RINGS_SINCE:
+        return profile
+    launches = {
+        name: replace(each, families={**each.families, "ring": _staged(each)})
+        if "ring" in each.families else each
+        for name, each in profile.launches.items()
+    }  # fmt: skip
+    return replace(profile, launches=launches)
+
+
+def _staged(launched: Profile) -> dict[str, Protocol]:
+    """Return the constants of rings of another launch that are not registered."""
+    return {proto: replace(costs, zero_copy=False) for proto, costs in launched.families["ring"].items()}

@@ -28,6 +28,8 @@ class Work:
     steps : int
         Of one loop of a channel.
     dtype : str
+    gathered : int
+        Steps of a loop in which nothing is added: ranks keep what they hand on.
     grouped : Messages or None
         The transfers as messages; None where they do not share channels as grouped ones do.
     connections : int64[n] or None
@@ -37,6 +39,7 @@ class Work:
     use: Use
     steps: int
     dtype: str
+    gathered: int = 0
     grouped: Messages | None = None
     connections: NDArray[np.int64] | None = None
 
@@ -54,6 +57,6 @@ def cap_Bps(costs: Protocol, work: Work, *, between_nodes: bool = False) -> NDAr
     if work.grouped is not None:
         return caps_Bps(work.grouped, costs)
     if not between_nodes:
-        return costs.rates_Bps(work.use, work.steps, work.dtype)
+        return costs.rates_Bps(work.use, work.steps, work.dtype, work.gathered)
     caps = work.use.lanes * costs.channel_rate_Bps
     return caps if work.connections is None else caps * work.connections

@@ -316,21 +316,28 @@ class Taken(NamedTuple):
 
 
 def ways_of(schedule: Schedule, ends: tuple[Int, Int], run: LoweredRun, ports: TreePorts) -> Taken:
-    """Return the ways of transfers of *schedule* from and to *ends*, int64[n] each; raises as `lower` does."""
+    """Return the ways of transfers of *schedule* from and to *ends*, int64[n] each; raises as `lower` does.
+
+    Other sizes have other numbers of transfers between the same ends, which are laid once.
+    """
+    lowest = min(int(ends[0].min(initial=0)), int(ends[1].min(initial=0)), 0)
+    width = run.fabric.n_ranks - lowest
+    pairs, which = distinct((ends[0] - lowest) * width + (ends[1] - lowest))
     key = None
     if run.routes.number is not None and run.topology.cluster is None and not schedule.groups:
-        key = "ways", *(hashlib.blake2b(end.tobytes()).digest() for end in ends)
-        if key in run.found:
-            known: Taken = run.found[key]
-            return known
-    routes, number = routes_of(run.fabric, run.routes, ends, schedule.groups, ports)
-    if routes is not run.routes:
-        trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
-        run = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
-    taken = Taken(run, number, *_across(schedule, ends, run), schedule.groups)
-    if key is not None:
-        run.found[key] = taken
-    return taken
+        key = "ways", lowest, hashlib.blake2b(pairs.tobytes()).digest()
+    taken: Taken | None = run.found.get(key)
+    if taken is None:
+        src, dst = (end + lowest for end in np.divmod(pairs, width))
+        routes, number = routes_of(run.fabric, run.routes, (src, dst), schedule.groups, ports)
+        own = run
+        if routes is not run.routes:
+            trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
+            own = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
+        taken = Taken(own, number, *_across(schedule, (src, dst), own), schedule.groups)
+        if key is not None:
+            run.found[key] = taken
+    return taken._replace(number=taken.number[which], across=taken.across[which], added=taken.added[which])
 
 
 def relaid(lowered: Lowered, run: LoweredRun) -> Lowered:

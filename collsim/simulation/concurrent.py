@@ -180,7 +180,8 @@ def prepare_groups(
     """
     if reduce and free_share is None and len(groups) > 1 and (found := _of_classes(topology, profile, groups)):
         return found
-    return _party_of([prepare(topology, profile, group, free_share=free_share) for group in groups])
+    alone = len(groups) == 1
+    return _party_of([prepare(topology, profile, group, free_share=free_share, alone=alone) for group in groups])
 
 
 def _of_classes(topology: Topology, profile: Profile, groups: Sequence[Sequence[int]]) -> Party | None:
@@ -215,9 +216,11 @@ def _party_of(runs: list[LoweredRun]) -> Party:
 
 def redrawn(party: Party, hash_seed: int) -> Party:
     """Return *party* with the routes that another seed of the network's hash gives it."""
-    return _party_of(
-        [run_on(run.fabric.with_hash_seed(hash_seed), run.topology, run.profile, run.routes.ways) for run in party.runs]
-    )
+    runs = []
+    for run in party.runs:
+        fabric, few = run.fabric.with_hash_seed(hash_seed), run.routes.number is not None
+        runs.append(run_on(fabric, run.topology, run.profile, run.routes.ways, alone=few))
+    return _party_of(runs)
 
 
 def _neighbours(used: Sequence[Bool]) -> tuple[tuple[int, ...], ...]:

@@ -110,11 +110,17 @@ class LoweredRun:
 
 
 def prepare(
-    topology: Topology, profile: Profile, ranks: Sequence[int] | None = None, *, free_share: Float | None = None
+    topology: Topology,
+    profile: Profile,
+    ranks: Sequence[int] | None = None,
+    *,
+    free_share: Float | None = None,
+    alone: bool = False,
 ) -> LoweredRun:
     """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it.
 
-    *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none.
+    *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none. *alone*: no
+    other group runs beside these, so that routes of fewer pairs are kept.
     """
     settings = (profile.achievable_rate, profile.latency, _is_bare(profile))
 
@@ -123,12 +129,12 @@ def prepare(
         fabric = build_fabric(topology, ranks, efficiency=efficiency, latency=latency, network_counts=not bare)
         if free_share is not None:
             fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
-        return run_on(fabric, topology, profile)
+        return run_on(fabric, topology, profile, alone=alone)
 
     large = topology.n_gpus > MOST_KEPT_GPUS or (ranks is not None and len(ranks) > MOST_KEPT_RANKS)
     if free_share is not None or ranks is None or large:
         return run()
-    kept = RUNS.get((id(topology), tuple(ranks), *settings), run, holds=topology)
+    kept = RUNS.get((id(topology), tuple(ranks), *settings, alone), run, holds=topology)
     return replace(kept, profile=profile, found={})
 
 
@@ -145,10 +151,12 @@ def _is_bare(profile: Profile) -> bool:
     return not (profile.achievable_rate or profile.latency or profile.families)
 
 
-def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | None = None) -> LoweredRun:
+def run_on(
+    fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | None = None, *, alone: bool = False
+) -> LoweredRun:
     """Return the run on a fabric: its routes, from *ways* if some are known, and what bounds the time on it."""
     try:
-        routes = find_routes(fabric, ways)
+        routes = find_routes(fabric, ways, alone=alone)
     except NoRouteError as error:
         from collsim.topology.failures.degrade import cut_faults
 

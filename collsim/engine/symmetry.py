@@ -108,19 +108,16 @@ def _quotient(p: Problem, ids: Numbers, link_ids: Numbers) -> Problem:
     The T transfers of a class that take w each of links of a class of L links take T w / L of every one of these.
     """
     first, sizes = firsts(ids), np.bincount(ids)
-    most = int(sizes.max(initial=0)) + 1
-    kinds, of_class = np.unique(p.route[first] * most + sizes, return_inverse=True)
-    route, members = np.divmod(kinds, most)  # shared by classes as before: engines tell by them what is alike
-    hop_ptr, hop = _rows(p.route_ptr, route)
+    hop_ptr, hop = _rows(p.route_ptr, p.route[first])
     dep_ptr, dep = _rows(p.dep_ptr, first)
     link = link_ids[p.route_link[hop]].astype(np.int64)
-    members = np.repeat(members, np.diff(hop_ptr))
+    members = np.repeat(sizes, np.diff(hop_ptr))
     return Problem(
         capacity_Bps=p.capacity_Bps[firsts(link_ids)],
         route_ptr=hop_ptr,
         route_link=link,
         route_weight=members * p.route_weight[hop] / np.bincount(link_ids)[link],
-        route=of_class.reshape(-1),
+        route=np.arange(len(first)),
         size_bytes=p.size_bytes[first],
         latency_s=p.latency_s[first],
         cap_Bps=p.cap_Bps[first],

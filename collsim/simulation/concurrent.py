@@ -186,11 +186,12 @@ def prepare_groups(
 
 def _of_classes(topology: Topology, profile: Profile, groups: Sequence[Sequence[int]]) -> Party | None:
     """Return one run for each class of groups; None if there are none, or groups share links."""
-    from collsim.simulation.alike_groups import classes_of_groups, copies_of, share_links
+    from collsim.simulation.alike_groups import classes_of_groups, copies_of, rails_alike, share_links
 
     classes = classes_of_groups(topology, groups)
     if len(classes) == len(groups):
-        return None
+        alike = rails_alike(topology, groups, lambda group: prepare(topology, profile, group))
+        return alike and Party((alike[0],), ((0,),), (alike[1],))
     runs, copies = [], []
     for numbers in classes:
         run = prepare(topology, profile, groups[numbers[0]])

@@ -120,8 +120,9 @@ class _Run:
         self.finish: list[Number] = [None] * n
         self.moved = [number(0)] * n
         self.flows: dict[int, Flow] = {}
-        self.ends: list[tuple[Number, int, Number]] = []  # heap: when a flow may end, which, and when it does, or did
         self.begun = 0
+        self.calendar: list[tuple[Number, Number]] = []  # heap: when flows may end, and when they do
+        self.ends: dict[tuple[Number, Number], list[int]] = {}  # which flows end then, or would have
         self.timers = [(self.latency[i], i) for i in range(n) if not self.waits[i]]  # latencies and local copies
         heapify(self.timers)
         self.solves = self.work = self.ended = 0
@@ -130,15 +131,17 @@ class _Run:
     def advance(self) -> bool:
         """Go to the next event and do all that is due then; return whether flows ended or began."""
         due = self.due()
-        self.now = now = min([flow.finish for flow, _ in due.values()] + [time for time, _ in self.timers[:1]])
+        self.now = now = min([finish for finish, _ in due] + [time for time, _ in self.timers[:1]])
         until = now + self.tie_now * now
-        ended = []
-        for i, (flow, soonest) in due.items():
+        ended: dict[int, Flow] = {}
+        for finish, soonest in due:
+            rows = self.ends.pop((soonest, finish))
             if soonest <= until:
-                ended.append((flow.which, i))
+                ended.update((i, self.flows[i]) for i in rows if i in self.flows and self.flows[i].finish == finish)
             else:
-                heappush(self.ends, (soonest, i, flow.finish))
-        for _, i in sorted(ended):
+                self.ends[soonest, finish] = rows
+                heappush(self.calendar, (soonest, finish))
+        for i in sorted(ended, key=lambda i: ended[i].which):
             self.moved[i] += self.flows.pop(i).drain(now)
             self.changed.append(i)
             self.complete(i, now)
@@ -147,16 +150,17 @@ class _Run:
             self.fire(heappop(self.timers)[1], now)
         return bool(ended) or len(self.flows) > flowing
 
-    def due(self) -> dict[int, tuple[Flow, Number]]:
-        """Take from the calendar what may end at the next event: of each transfer its flow, and when it may end."""
+    def due(self) -> list[tuple[Number, Number]]:
+        """Take from the calendar when flows end that may end at the next event, each time after the soonest."""
         until = self.timers[0][0] * (1 + self.tie_now) if self.timers else math.inf
-        found: dict[int, tuple[Flow, Number]] = {}
-        while self.ends and self.ends[0][0] <= until:
-            soonest, i, finish = heappop(self.ends)
-            flow = self.flows.get(i)
-            if flow is not None and flow.finish == finish:
-                found[i] = flow, soonest
+        found = []
+        while self.calendar and self.calendar[0][0] <= until:
+            soonest, finish = heappop(self.calendar)
+            if any(i in self.flows and self.flows[i].finish == finish for i in self.ends[soonest, finish]):
+                found.append((finish, soonest))
                 until = min(until, finish + self.tie_now * finish)
+            else:  # their rates have changed since
+                del self.ends[soonest, finish]
         return found
 
     def fire(self, i: int, now: Number) -> None:
@@ -226,7 +230,12 @@ class _Run:
             if rate != flow.rate:  # an unchanged rate leaves the flow alone, to the bit: equal ends stay equal
                 self.moved[i] += flow.drain(self.now)
                 flow.rate, flow.finish = rate, self.now + flow.left / rate
-                heappush(self.ends, (flow.finish - self.tie * (flow.finish - self.start[i]), i, flow.finish))
+                end = flow.finish - self.tie * (flow.finish - self.start[i]), flow.finish
+                if end in self.ends:
+                    self.ends[end].append(i)
+                else:
+                    self.ends[end] = [i]
+                    heappush(self.calendar, end)
 
 
 def fair_rates(

@@ -29,7 +29,7 @@ Engine = Literal["auto", "plain", "reference", "kernel"]
 # importing Numba and loading the cached kernel takes 0.35 s and 100 MB, compiling it 3.5 s. So Python wins on regular
 # problems up to the first limit; an irregular one that will reach the second shows that after an eighth of it.
 REFERENCE_TRANSFERS = 32_000
-REFERENCE_WORK = 200_000
+REFERENCE_WORK = 140_000
 # Measured: to load the refinement takes 0.1 to 0.2 s, as long as the compiled kernel runs on so many transfers in step.
 REDUCED_TRANSFERS = 100_000
 # Measured: few classes are found in NumPy in 1 us for each hop of a transfer, and that there are many in less.

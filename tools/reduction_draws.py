@@ -23,6 +23,7 @@ from collsim import simulate
 from collsim.collectives import algorithms_for
 from collsim.core.errors import CollsimError
 from collsim.core.operations import OPERATIONS
+from collsim.engine import run
 from collsim.simulation import exchanges, hops, parties
 from collsim.simulation.quotient import representatives
 from collsim.simulation.result import Row
@@ -61,7 +62,7 @@ class Found(NamedTuple):
 
 @contextmanager
 def thresholds(*, classes: bool) -> Iterator[None]:
-    """Take classes however few transfers there are, or none at all.
+    """Take classes however few transfers there are, or none at all, and then no other short way either.
 
     Where ranks of an all-to-all are not quite alike, one stands for many only: no promise holds of a few.
     """
@@ -69,7 +70,7 @@ def thresholds(*, classes: bool) -> Iterator[None]:
     changed = (
         (hops, "LEAST_TRANSFERS", least), (hops, "LEAST_UNEVEN", least),
         (parties, "LEAST_SCALED", 2 if classes else least), (exchanges, "LEAST_RANKS", least),
-        (representatives, "WORTH", 0),
+        (representatives, "WORTH", 0), (run, "unhindered", run.unhindered if classes else lambda _: None),
     )  # fmt: skip
     before = [getattr(module, name) for module, name, _ in changed]
     try:

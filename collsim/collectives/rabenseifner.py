@@ -5,6 +5,8 @@ The half of the vector is swapped with the nearest partner and the smallest part
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from collsim.collectives.algorithm import Algorithm, ScheduleRequest
@@ -12,16 +14,23 @@ from collsim.collectives.folding import fold
 from collsim.collectives.recursive_doubling import add_doubling
 from collsim.collectives.recursive_halving import add_halving, distances_below
 from collsim.collectives.rounds import Rounds
-from collsim.schedule import EVERY, ChunksBuilder, Schedule, split_bytes
+from collsim.schedule import EVERY, ChunksBuilder, Schedule, Transfers, split_bytes
 
 __all__ = ["ALGORITHM"]
 
 
 def build(request: ScheduleRequest) -> Schedule:
     """Return the all-reduce; a rank that leaves the work to its neighbour sends its vector and receives the sum."""
-    team, rounds, chunks = fold(request.n_ranks), Rounds(request.n_channels), ChunksBuilder()
-    parts = len(team.members)
+    transfers, chunks = _transfers(request.n_ranks, request.n_channels), ChunksBuilder()
+    parts = len(fold(request.n_ranks).members)
     chunks.add(split_bytes(request.size_bytes, parts, request.element_bytes), EVERY, EVERY)
+    return request.schedule("rabenseifner", chunks.build(), transfers, channels=request.n_channels)
+
+
+@lru_cache(maxsize=8)  # all sizes of a run have the same
+def _transfers(n_ranks: int, lanes: int) -> Transfers:
+    team, rounds = fold(n_ranks), Rounds(lanes)
+    parts = len(team.members)
     distances, owner = tuple(reversed(distances_below(parts))), np.arange(parts)
     for rank, neighbour in team.pairs:
         rounds.add(rank, neighbour, range(parts), reduces=True)
@@ -30,7 +39,7 @@ def build(request: ScheduleRequest) -> Schedule:
     add_doubling(rounds, team.members, owner, distances)
     for rank, neighbour in team.pairs:
         rounds.add(neighbour, rank, range(parts))
-    return request.schedule("rabenseifner", chunks.build(), rounds.build(), channels=request.n_channels)
+    return rounds.build()
 
 
 ALGORITHM = Algorithm(

@@ -10,6 +10,7 @@ An all-gather of other than a power of two of ranks is the folded reduce-scatter
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.folding import fold, halvings
 from collsim.collectives.recursive_halving import distances_below
 from collsim.collectives.rounds import Rounds
-from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
+from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule, Transfers
 
 __all__ = ["ALGORITHM", "GATHER", "add_doubling"]
 
@@ -51,8 +52,14 @@ def _all_gather(request: ScheduleRequest) -> Schedule:
 
 def _all_reduce(request: ScheduleRequest) -> Schedule:
     """Swap the whole vector."""
-    team, rounds, chunks = fold(request.n_ranks), Rounds(request.n_channels), ChunksBuilder()
+    transfers, chunks = _swaps(request.n_ranks, request.n_channels), ChunksBuilder()
     chunks.add([request.size_bytes], EVERY, EVERY)
+    return request.schedule("recursive_doubling", chunks.build(), transfers, channels=request.n_channels)
+
+
+@lru_cache(maxsize=8)  # all sizes of a run have the same
+def _swaps(n_ranks: int, lanes: int) -> Transfers:
+    team, rounds = fold(n_ranks), Rounds(lanes)
     for rank, neighbour in team.pairs:
         rounds.add(rank, neighbour, [0], reduces=True)
     rounds.close()
@@ -62,7 +69,7 @@ def _all_reduce(request: ScheduleRequest) -> Schedule:
         rounds.close()
     for rank, neighbour in team.pairs:
         rounds.add(neighbour, rank, [0])
-    return request.schedule("recursive_doubling", chunks.build(), rounds.build(), channels=request.n_channels)
+    return rounds.build()
 
 
 ALGORITHM = Algorithm(

@@ -15,6 +15,7 @@ from collsim.engine.problem import (
     perturbed_share,
 )
 from collsim.engine.reference import Trace, WorkLimitReached, solve_reference
+from collsim.engine.unhindered import unhindered
 
 if TYPE_CHECKING:
     from collsim.engine.symmetry import Quotient
@@ -23,12 +24,12 @@ __all__ = ["REDUCED_TRANSFERS", "Engine", "solve"]
 
 Engine = Literal["auto", "plain", "reference", "kernel"]
 
-# Measured: plain Python takes 3 to 8 us per transfer of a chain, a ring or a uniform all-to-all, and 0.3 to 1.3 us per
-# unit of work (a flow or a link looked at while sharing); importing Numba and loading the cached kernel takes 0.35 s,
-# compiling it 3.5 s. So Python wins on regular problems up to the first limit, and an irregular one that reaches the
-# second limit has wasted 0.1 to 0.3 s before the kernel is asked.
+# Measured: plain Python takes 1 us per transfer where none is in another's way, else 3 to 8 us per transfer of a
+# chain, a ring or a uniform all-to-all, and 0.8 to 1.3 us per unit of work (a flow or a link looked at while sharing);
+# importing Numba and loading the cached kernel takes 0.35 s and 100 MB, compiling it 3.5 s. So Python wins on regular
+# problems up to the first limit; an irregular one that will reach the second shows that after an eighth of it.
 REFERENCE_TRANSFERS = 32_000
-REFERENCE_WORK = 300_000
+REFERENCE_WORK = 140_000
 # Measured: to load the refinement takes 0.1 to 0.2 s, as long as the compiled kernel runs on so many transfers in step.
 REDUCED_TRANSFERS = 100_000
 # Measured: few classes are found in NumPy in 1 us for each hop of a transfer, and that there are many in less.
@@ -94,7 +95,7 @@ def solve(
         return found
     if engine != "kernel" and len(p.route) <= REFERENCE_TRANSFERS:
         try:
-            return _from_trace(p, solve_reference(p, work_limit=REFERENCE_WORK))
+            return _from_alone(p) or _from_trace(p, solve_reference(p, work_limit=REFERENCE_WORK))
         except WorkLimitReached:
             pass
     if engine == "auto" and len(p.route) >= REDUCED_TRANSFERS and (found := _from_classes(p, tolerance, ledger)):
@@ -145,6 +146,12 @@ def _of_all(p: Problem, quotient: Quotient, solution: Solution) -> Solution:
         path=solution.path.replace("transfers", "classes"),
         perturbed=perturbed_share(p.size_bytes, moved_bytes) if solution.tolerance else 0.0,
     )
+
+
+def _from_alone(p: Problem) -> Solution | None:
+    """Solve for transfers of which none is in another's way; None if some are."""
+    times = unhindered(p)
+    return times and Solution(*times, "transfers, reference", 1, p.size_bytes, len(p.route))
 
 
 def _from_trace(p: Problem, trace: Trace) -> Solution:

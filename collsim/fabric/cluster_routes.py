@@ -58,13 +58,15 @@ def between_nodes(fabric: Fabric, pairs: Int, *, bundles: bool = False) -> Ways:
     return Ways(parts, Hash(flows, router.trunks, router.before, router.spans) if flows else None, found)
 
 
-def kept_pairs(fabric: Fabric) -> Int:
+def kept_pairs(fabric: Fabric, *, alone: bool) -> Int:
     """Return int64[n]: the pairs of ranks whose routes are kept, all of them or those that stand for the others.
+
+    *alone*: no other group runs beside these ranks.
 
     These are neighbours by rank and by place, and all pairs of the fullest node: among them are the nearest of all.
     """
     n, cluster = fabric.n_ranks, fabric.machine.cluster
-    several = 2 * n <= fabric.machine.wiring.n_gpus  # groups may be, of which routes say whether they share links
+    several = not alone and 2 * n <= fabric.machine.wiring.n_gpus  # of groups routes say whether they share links
     if n <= (ALL_KEPT_UP_TO if several or (cluster is not None and cluster.spec.hashes) else FEW):
         return np.flatnonzero(~np.eye(n, dtype=np.bool_))
     node: Int = fabric.wiring.coordinates.node[fabric.rank_node]

@@ -46,7 +46,7 @@ MOST_WHOLE = 1 << 14
 """Of more pairs links between switches may stand for others, so that a way of a hundred links takes ten."""
 
 
-def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = True) -> Routes:
+def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = True, alone: bool = False) -> Routes:
     """Return the routes between all ranks of *fabric*; where there are many ranks those of a few pairs.
 
     Parameters
@@ -56,6 +56,8 @@ def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = T
         Those of the same fabric but for the seed of its hash, so that only what that decides is found anew.
     all_pairs : bool
         Whether every rank must reach every other; if not, routes of pairs that cannot are empty.
+    alone : bool
+        Whether no other group of ranks will run beside these.
 
     Raises
     ------
@@ -67,7 +69,7 @@ def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = T
     if cluster is not None:
         from collsim.fabric.cluster_routes import between_nodes, kept_pairs
 
-        pairs = kept_pairs(fabric)
+        pairs = kept_pairs(fabric, alone=alone)
         ways = ways or between_nodes(fabric, pairs, bundles=len(pairs) > MOST_WHOLE and not cluster.spec.hashes)
         parts = ways.drawn(cluster.spec.hash_seed)
         few = pairs if len(pairs) < n * (n - 1) else None

@@ -3,21 +3,27 @@
 Two groups are alike if their nodes can be put in place of each other, in order, GPU by GPU: nodes of one kind, the same
 GPUs of each in the same order, adapters on leaves that are shared alike, and every link round them as fast. That is
 looked up in the wiring, link by link. It holds for traffic that stays below the leaves, of machines in order.
+
+Groups of one GPU of each node, such as the rails of a cluster, may pass switches above leaves: there it is looked up in
+the routes of all their pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from collsim.core.arrays import distinct
 from collsim.fabric.fabric import Fabric, Float, Int
+from collsim.library import system_of
 from collsim.library.costs.channel_costs import Bool
+from collsim.simulation.lowering import LoweredRun
 from collsim.topology import Topology
 
-__all__ = ["Copies", "classes_of_groups", "copies_of", "share_links"]
+__all__ = ["Copies", "classes_of_groups", "copies_of", "rails_alike", "share_links"]
 
 
 class Copies(NamedTuple):
@@ -102,6 +108,84 @@ def _places(topology: Topology, group: Sequence[int]) -> Int:
             cluster.first_leaf + cluster.nic_leaf[nics],
         ]
     return np.concatenate(found)
+
+
+def rails_alike(
+    topology: Topology, groups: Sequence[Sequence[int]], prepared: Callable[[Sequence[int]], LoweredRun]
+) -> tuple[LoweredRun, Copies] | None:
+    """Return the run of the first of groups of one GPU of each node, of which the others are copies on other links.
+
+    None if one of them does not look like the first one, or two of them can meet on a link.
+    """
+    cluster, where = topology.cluster, topology.wiring.coordinates
+    if cluster is None or topology.damage is not None or len(cluster.kinds) > 1:
+        return None
+    nodes = where.node[np.array(groups)]
+    if (nodes != nodes[0]).any() or len(np.unique(nodes[0])) < len(nodes[0]):
+        return None
+    first, look, images = None, b"", []
+    for group in groups:
+        if system_of(topology, group) != system_of(topology, groups[0]):
+            return None
+        run = prepared(group)
+        links = _by_first_use(run)
+        if links is None or (first is not None and _look(run, *links) != look):
+            return None
+        if first is None:
+            first, look = run, _look(run, *links)
+        images.append(links[0])
+    if first is None or len(np.unique(np.concatenate(images))) < sum(map(len, images)):
+        return None
+    numbers, gpus = tuple(range(len(groups))), tuple(map(tuple, groups))
+    return first, Copies(numbers, gpus, images[0], np.array(images))
+
+
+def _by_first_use(run: LoweredRun) -> tuple[Int, Int, Float] | None:
+    """Return the links of a run's routes in the order in which these first take them, then those that others stand for;
+    the place of the link of each hop among them, then of those others; and what these carry of that. None unless the
+    routes of all pairs are kept.
+    """
+    routes = run.routes
+    if routes.number is not None:
+        return None
+    links, place = distinct(routes.link)
+    begin = np.empty(len(links), dtype=np.int64)
+    begin[place[::-1]] = np.arange(len(place))[::-1]
+    order = np.argsort(begin)
+    rank = np.empty(len(links), dtype=np.int64)
+    rank[order] = np.arange(len(links))
+    if routes.bundles is None:
+        return links[order], rank[place], np.zeros(0)
+    met = np.isin(routes.bundles.leader, links)
+    follower, factor = routes.bundles.link[met], routes.bundles.factor[met]
+    lead = rank[np.searchsorted(links, routes.bundles.leader[met])]
+    by_lead = np.argsort(lead, kind="stable")
+    taken = np.concatenate([links[order], follower[by_lead]])
+    return taken, np.concatenate([rank[place], lead[by_lead]]), factor[by_lead]
+
+
+def _look(run: LoweredRun, links: Int, place: Int, factor: Float) -> bytes:
+    """Return a hash of all that the times of a run depend on beside the kind of its nodes."""
+    routes, fabric, cuts = run.routes, run.fabric, run.cuts
+    where, gpus = run.topology.wiring.coordinates, fabric.rank_node
+    figures = (fabric.capacity_Bps, fabric.raw_capacity_Bps, fabric.nominal_Bps, fabric.link_latency_s)
+    columns = [
+        place,
+        factor,
+        routes.ptr,
+        routes.weight,
+        routes.latency_s,
+        routes.slowdown,
+        distinct(where.pod[gpus])[1],
+    ]
+    columns += [column[links] for column in figures]
+    columns += [*run.port_rates_Bps, cuts.capacity_Bps, cuts.egress_Bps, np.array([cuts.latency_s])]
+    columns += [] if fabric.memory_Bps is None else [fabric.memory_Bps]
+    digest = hashlib.blake2b()
+    for column in columns:
+        digest.update(str(len(column)).encode())
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.digest()
 
 
 def share_links(used: Sequence[Bool], copies: Sequence[Copies]) -> bool:

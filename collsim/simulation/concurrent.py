@@ -180,16 +180,18 @@ def prepare_groups(
     """
     if reduce and free_share is None and len(groups) > 1 and (found := _of_classes(topology, profile, groups)):
         return found
-    return _party_of([prepare(topology, profile, group, free_share=free_share) for group in groups])
+    alone = len(groups) == 1
+    return _party_of([prepare(topology, profile, group, free_share=free_share, alone=alone) for group in groups])
 
 
 def _of_classes(topology: Topology, profile: Profile, groups: Sequence[Sequence[int]]) -> Party | None:
     """Return one run for each class of groups; None if there are none, or groups share links."""
-    from collsim.simulation.alike_groups import classes_of_groups, copies_of, share_links
+    from collsim.simulation.alike_groups import classes_of_groups, copies_of, rails_alike, share_links
 
     classes = classes_of_groups(topology, groups)
     if len(classes) == len(groups):
-        return None
+        alike = rails_alike(topology, groups, lambda group: prepare(topology, profile, group))
+        return alike and Party((alike[0],), ((0,),), (alike[1],))
     runs, copies = [], []
     for numbers in classes:
         run = prepare(topology, profile, groups[numbers[0]])
@@ -215,9 +217,11 @@ def _party_of(runs: list[LoweredRun]) -> Party:
 
 def redrawn(party: Party, hash_seed: int) -> Party:
     """Return *party* with the routes that another seed of the network's hash gives it."""
-    return _party_of(
-        [run_on(run.fabric.with_hash_seed(hash_seed), run.topology, run.profile, run.routes.ways) for run in party.runs]
-    )
+    runs = []
+    for run in party.runs:
+        fabric, few = run.fabric.with_hash_seed(hash_seed), run.routes.number is not None
+        runs.append(run_on(fabric, run.topology, run.profile, run.routes.ways, alone=few))
+    return _party_of(runs)
 
 
 def _neighbours(used: Sequence[Bool]) -> tuple[tuple[int, ...], ...]:

@@ -110,11 +110,17 @@ class LoweredRun:
 
 
 def prepare(
-    topology: Topology, profile: Profile, ranks: Sequence[int] | None = None, *, free_share: Float | None = None
+    topology: Topology,
+    profile: Profile,
+    ranks: Sequence[int] | None = None,
+    *,
+    free_share: Float | None = None,
+    alone: bool = False,
 ) -> LoweredRun:
     """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it.
 
-    *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none.
+    *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none. *alone*: no
+    other group runs beside these, so that routes of fewer pairs are kept.
     """
     settings = (profile.achievable_rate, profile.latency, _is_bare(profile))
 
@@ -123,12 +129,12 @@ def prepare(
         fabric = build_fabric(topology, ranks, efficiency=efficiency, latency=latency, network_counts=not bare)
         if free_share is not None:
             fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
-        return run_on(fabric, topology, profile)
+        return run_on(fabric, topology, profile, alone=alone)
 
     large = topology.n_gpus > MOST_KEPT_GPUS or (ranks is not None and len(ranks) > MOST_KEPT_RANKS)
     if free_share is not None or ranks is None or large:
         return run()
-    kept = RUNS.get((id(topology), tuple(ranks), *settings), run, holds=topology)
+    kept = RUNS.get((id(topology), tuple(ranks), *settings, alone), run, holds=topology)
     return replace(kept, profile=profile, found={})
 
 
@@ -145,10 +151,12 @@ def _is_bare(profile: Profile) -> bool:
     return not (profile.achievable_rate or profile.latency or profile.families)
 
 
-def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | None = None) -> LoweredRun:
+def run_on(
+    fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | None = None, *, alone: bool = False
+) -> LoweredRun:
     """Return the run on a fabric: its routes, from *ways* if some are known, and what bounds the time on it."""
     try:
-        routes = find_routes(fabric, ways)
+        routes = find_routes(fabric, ways, alone=alone)
     except NoRouteError as error:
         from collsim.topology.failures.degrade import cut_faults
 
@@ -316,21 +324,28 @@ class Taken(NamedTuple):
 
 
 def ways_of(schedule: Schedule, ends: tuple[Int, Int], run: LoweredRun, ports: TreePorts) -> Taken:
-    """Return the ways of transfers of *schedule* from and to *ends*, int64[n] each; raises as `lower` does."""
+    """Return the ways of transfers of *schedule* from and to *ends*, int64[n] each; raises as `lower` does.
+
+    Other sizes have other numbers of transfers between the same ends, which are laid once.
+    """
+    lowest = min(int(ends[0].min(initial=0)), int(ends[1].min(initial=0)), 0)
+    width = run.fabric.n_ranks - lowest
+    pairs, which = distinct((ends[0] - lowest) * width + (ends[1] - lowest))
     key = None
     if run.routes.number is not None and run.topology.cluster is None and not schedule.groups:
-        key = "ways", *(hashlib.blake2b(end.tobytes()).digest() for end in ends)
-        if key in run.found:
-            known: Taken = run.found[key]
-            return known
-    routes, number = routes_of(run.fabric, run.routes, ends, schedule.groups, ports)
-    if routes is not run.routes:
-        trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
-        run = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
-    taken = Taken(run, number, *_across(schedule, ends, run), schedule.groups)
-    if key is not None:
-        run.found[key] = taken
-    return taken
+        key = "ways", lowest, hashlib.blake2b(pairs.tobytes()).digest()
+    taken: Taken | None = run.found.get(key)
+    if taken is None:
+        src, dst = (end + lowest for end in np.divmod(pairs, width))
+        routes, number = routes_of(run.fabric, run.routes, (src, dst), schedule.groups, ports)
+        own = run
+        if routes is not run.routes:
+            trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
+            own = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
+        taken = Taken(own, number, *_across(schedule, (src, dst), own), schedule.groups)
+        if key is not None:
+            run.found[key] = taken
+    return taken._replace(number=taken.number[which], across=taken.across[which], added=taken.added[which])
 
 
 def relaid(lowered: Lowered, run: LoweredRun) -> Lowered:

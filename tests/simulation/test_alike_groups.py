@@ -24,6 +24,18 @@ def both(topo, op, **asked):
         ("h100_rail", "all_reduce", {"nodes": 6, "split": "DIV 14", "gpus_per_node": 7}),
         ("mi325x_thor2", "all_reduce", {"nodes": 4, "split": "DIV 8"}),
         ("polaris", "broadcast", {"nodes": 6, "split": "DIV 8"}),
+        ("h100_rail", "all_reduce", {"nodes": 6, "split": "MOD 8"}),  # the rails, over leaves of their own
+        (
+            "h100_rail",
+            "all_to_all",
+            {"nodes": 12, "split": "MOD 8", "overrides": ["scale_out.radix=16"]},
+        ),  # and over spines
+        (
+            "h100_rail",
+            "all_gather",
+            {"nodes": 12, "groups": "tp=8,dp=12", "over": "dp", "overrides": ["scale_out.radix=16"]},
+        ),
+        ("mi325x_thor2", "broadcast", {"nodes": 5, "split": "MOD 8"}),
     ],
 )
 def test_one_group_stands_for_those_alike(topo, op, asked):
@@ -42,7 +54,8 @@ def test_one_group_stands_for_those_alike(topo, op, asked):
 @pytest.mark.parametrize(
     "asked",
     [
-        {"split": "MOD 8"},  # over all nodes, rail by rail: one group is what there is on a rail
+        {"split": "MOD 8", "fail": "nic:node1/2"},
+        {"split": "MOD 4"},
         {"split": "DIV 8", "load": "link:n1.gpu0->n1.nvsw0=30%"},
         {"split": "DIV 8", "fail": "link:n1.gpu0-n1.nvsw0"},
         {"groups": [[0, 1, 2, 3], [8, 9, 10, 12]]},

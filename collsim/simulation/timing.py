@@ -40,12 +40,13 @@ from collsim.simulation.demand import (
     messages_of,
     once_between,
     peers_of,
+    served_of,
     stores_of,
     work_of,
 )
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
-from collsim.simulation.lowering import Lowered, LoweredRun, layout_of
+from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.memories import with_memories
 from collsim.simulation.result import Limit
 
@@ -460,7 +461,7 @@ def _over_network(
     added = run.profile.network.protocol("Simple", "sharp") or network
     turn_s = np.where(lowered.added, added.turn_s, network.turn_s)
     arrival_s = np.where(lowered.added, added.message_overhead_s, network.message_overhead_s)
-    served = _served(lowered, run)
+    served = served_of(lowered, run)
     turn_s, arrival_s = served * turn_s, served * arrival_s
     arrival_s = arrival_s + run.trunks.latency_s[lowered.used][lowered.route]
     own_s, late_s = steps.waits_s(network, size_bytes, caps, (turn_s, arrival_s))
@@ -471,18 +472,6 @@ def _over_network(
         np.where(lowered.across, own_s, waits_s),
         np.where(lowered.across, late_s, 0.0),
     )
-
-
-def _served(lowered: Lowered, run: LoweredRun) -> float:
-    """Return how many connections the thread of a GPU polls, beside those of two nodes.
-
-    Every GPU is a head of a tree of NVLS on every channel: its thread sends to and receives from 4 (n - 1) / n others of
-    a channel on average over n nodes. Rings and trees of other kernels cross few channels at each GPU.
-    """
-    if lowered.schedule.algo != "nvls_tree":
-        return 1.0
-    nodes = layout_of(run).n_nodes
-    return 2 * (nodes - 1) / nodes
 
 
 def problem_of(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Protocol | None = None) -> Problem:

@@ -25,8 +25,8 @@ COPIED_FROM_BYTES = 4096
 Slingshot takes as safe to copy piecewise (FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD, 4096 by default; logs of Alps that set it
 to 16 MiB pass twice to three times as fast)."""
 EAGER_BYTES = 16384
-"""What of a message leaves before its receiver answers, so that the host copies it: the rest the adapter of the receiver
-reads itself (FI_CXI_RDZV_THRESHOLD of libfabric's provider for Slingshot and its default; fi_cxi(7), FI_CXI_RDZV_GET_MIN)."""
+"""What of a message leaves before its receiver answers, so that the host copies it; the adapter of the receiver reads
+the rest itself (fi_cxi(7), FI_CXI_RDZV_GET_MIN; FI_CXI_RDZV_THRESHOLD as it comes, libfabric prov/cxi)."""
 SHARPNESS = 3
 """Exponent of the `soft_max` of an overhead and what other channels send meanwhile: 2 to 4 fit H100 logs alike."""
 

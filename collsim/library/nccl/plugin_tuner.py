@@ -1,5 +1,6 @@
 """What a network's plug-in decides: AWS's sets variables of NCCL for EFA, and its tuner has choices of its own, which
-go before those of NCCL."""
+go before those of NCCL.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from collsim.library.nccl.channels import (
 )
 from collsim.library.nccl.cluster_graphs import ACROSS_DOUBT, merged
 from collsim.library.nccl.graphs import nccl_graphs
-from collsim.library.nccl.plugin_tuner import TUNER_SINCE, taken_by_plugin
+from collsim.library.nccl.plugin_tuner import TUNER_SINCE, taken_by_plugin, with_plugin
 from collsim.library.nccl.point_to_point import channels_used, point_to_point, protocol_of
 from collsim.library.nccl.protocols import AMD_LINES, NVIDIA_LINES, SLOTS, Lines, chunk_of, efficiency
 from collsim.library.nccl.registration import registered_channels, registers_rings, zero_copy
@@ -108,6 +108,8 @@ def choose(
         raise InputError(Fault(what, "ranks", f"at most {len(system.links)} in each domain"))
     if not system.is_amd and library.version >= MERGED_SINCE and environment.number("NCCL_IB_MERGE_NICS", 1):
         system = merged(system)
+    if not system.is_amd:
+        environment = with_plugin(environment, system.instance, library.version)
     if call.op in MESSAGE_OPS:
         return _messages(call, system, library, environment)
     own = None if system.is_amd else symmetric_choice(call, system, library)

@@ -75,9 +75,18 @@ ONE_ADAPTER = "EFA"
 """Adapters of this model at one GPU are shown to the library as one (aws-ofi-nccl, which groups them)."""
 
 EFA = "efa"
-INSTANCES = (("GB", ""), ("GH", ""), ("H100", "p5"), ("H200", "p5en"), ("B200", "p6-b200"), ("B300", "p6-b300"))
-"""Part of ``gpu.model`` to the kind of AWS's instance with such GPUs and EFA, for which the plug-in's tuner has choices
-(aws-ofi-nccl src/tuner); the first match counts. H200 are also in p5e, whose choices are those of p5."""
+INSTANCES = (
+    ("GB", ""),
+    ("GH", ""),
+    ("H100", "p5"),
+    ("H200", "p5en"),
+    ("B200", "p6-b200"),
+    ("B300", "p6-b300"),
+    ("A100", "p4d"),
+)
+"""Part of ``gpu.model`` to the kind of AWS's instance with such GPUs and EFA, for which the plug-in sets variables, and
+its tuner, but for p4d, has choices (aws-ofi-nccl src/platform-aws.cpp, src/tuner); the first match counts. H200 are
+also in p5e, whose choices are those of p5."""
 
 GUESSED_MODELS = ("Rubin",)
 """Models that no released library has constants for."""

@@ -29,6 +29,7 @@ __all__ = [
     "messages_of",
     "once_between",
     "peers_of",
+    "served_of",
     "stores_of",
     "work_of",
 ]
@@ -176,10 +177,26 @@ def once_between(lowered: Lowered, run: LoweredRun, network: Protocol | None) ->
     """Return the seconds that a call takes once because it goes between nodes, by constant; nothing within one."""
     if network is None or lowered.steps is None:
         return {}
-    told = {"base_s": network.base_s}
+    told = {"base_s": network.base_s * levels_of(lowered, run)}
     if network.peer_overhead_s:
         told["peer_overhead_s"] = network.peer_overhead_s * peers_across(lowered, run)
     return told
+
+
+def levels_of(lowered: Lowered, run: LoweredRun) -> int:
+    """Return how often heads of NVLS in other nodes agree before they begin: at every level of their tree; else 1."""
+    deep = lowered.schedule.algo == "nvls_tree"
+    return max(layout_of(run).n_nodes.bit_length() - 1, 1) if deep else 1
+
+
+def served_of(lowered: Lowered, run: LoweredRun) -> float:
+    """Return how many connections the thread of a GPU serves, beside those on two nodes.
+
+    Every GPU is a head of a tree of NVLS on every channel: over n nodes its thread sends to and receives from
+    4 (n - 1) / n others of a channel on average. Other kernels cross few channels at a GPU: 1.
+    """
+    nodes = layout_of(run).n_nodes
+    return 2 * (nodes - 1) / nodes if lowered.schedule.algo == "nvls_tree" else 1.0
 
 
 def heads_of(lowered: Lowered, run: LoweredRun) -> Float:

@@ -30,6 +30,7 @@ from collsim.simulation.demand import (
     messages_of,
     once_between,
     peers_of,
+    served_of,
     stores_of,
     work_of,
 )
@@ -329,7 +330,7 @@ def _law_across(
     assert lowered.steps is not None
     whole, mine = lowered.steps, lowered.steps.use.take(transfer)
     size_bytes, hop_s = lowered.size_bytes[transfer], run.trunks.latency_s[lowered.used][lowered.route][transfer]
-    alone = _taken(work, transfer)
+    alone, served = _taken(work, transfer), served_of(lowered, run)
 
     def law(moves: Protocol, waits: Protocol, wire: float) -> tuple[Float, Float]:
         steps = replace(whole, use=replace(mine, alone_Bps=mine.alone_Bps * wire))
@@ -337,7 +338,7 @@ def _law_across(
             moves, alone, between_nodes=True
         )  # fmt: skip
         caps = held_back(lowered, run, caps, transfer)
-        overheads = np.full(len(transfer), waits.turn_s), waits.message_overhead_s + hop_s
+        overheads = np.full(len(transfer), served * waits.turn_s), served * waits.message_overhead_s + hop_s
         own_s, late_s = steps.waits_s(moves, size_bytes, caps, overheads)
         if work.grouped is not None:
             own_s, late_s = own_s + late_s, np.zeros(len(late_s))

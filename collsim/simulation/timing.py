@@ -41,6 +41,7 @@ from collsim.simulation.demand import (
     messages_of,
     once_between,
     peers_of,
+    served_of,
     stores_of,
     work_of,
 )
@@ -462,6 +463,8 @@ def _over_network(
     added = run.profile.network.protocol("Simple", "sharp") or network
     turn_s = np.where(lowered.added, added.turn_s, network.turn_s)
     arrival_s = np.where(lowered.added, added.message_overhead_s, network.message_overhead_s)
+    served = served_of(lowered, run)
+    turn_s, arrival_s = served * turn_s, served * arrival_s
     arrival_s = arrival_s + run.trunks.latency_s[lowered.used][lowered.route]
     own_s, late_s = steps.waits_s(network, size_bytes, caps, (turn_s, arrival_s))
     if work.grouped is not None:

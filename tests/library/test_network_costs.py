@@ -81,14 +81,32 @@ def test_a_step_waits_for_its_turn_and_for_the_arrival_less_what_others_fill(act
     assert late_s[0] == pytest.approx(5e-6 * left, abs=1e-9)
 
 
-@pytest.mark.parametrize(("wire_bytes", "copied"), [(4096, False), (8192, True)])
+@pytest.mark.parametrize(("wire_bytes", "copied"), [(4096, 0), (8192, 8192), (16384, 16384), (65536, 16384)])
 def test_a_host_copies_long_messages_for_all_channels_of_an_adapter(wire_bytes, copied):
-    """LL: twice the payload on the wire. Two channels of 8 KiB get half of 1 GB/s each, of 4 KiB half of the link."""
+    """LL: twice the payload on the wire. Two channels of 8 KiB get half of 1 GB/s each, of 4 KiB half of the link; of
+    longer messages the first 16 KiB are copied, and the rest the receiver's adapter reads itself."""
     no = np.array([False])
     use = Use(lanes=np.ones(1), active=np.array([2.0]), alone_Bps=np.array([LINK_BPS]), duplex=no, adds=no)
     costs = Protocol(message_overhead_s=0.0, channel_rate_Bps=np.inf, wire_efficiency=0.5, host_rate_Bps=1e9)
     rate_Bps = Steps(use).rates_Bps(costs, np.array([wire_bytes / 2]), np.array([np.inf]))
-    assert rate_Bps[0] == pytest.approx((1e9 if copied else LINK_BPS) / 2 / 2)
+    assert rate_Bps[0] == pytest.approx((1e9 * wire_bytes / copied if copied else LINK_BPS) / 2 / 2)
+
+
+@pytest.mark.parametrize(("nodes", "levels"), [(2, 1), (4, 2), (8, 3)])
+def test_steps_of_nvls_trees_grow_with_connections_and_levels(nodes, levels):
+    """A thread serves 4 (n - 1) / n connections of a channel over n nodes, and heads agree at every level: so do they
+    wait longer than the bytes, which pass on bare steps, and a chunk passes 2 levels of hops."""
+
+    def time_s(**figures):
+        topology = cluster(nodes=nodes)
+        profile = with_costs("nvls", **figures)
+        asked = {"algo": "nvls_tree", "library": LIBRARY, "profile": profile}
+        return collsim.simulate(topology, "all_reduce", 2**22, **asked).rows[0].time_s
+
+    bare_s = time_s()
+    assert time_s(base_s=1e-3) - bare_s == pytest.approx(levels * 1e-3, rel=0.05)
+    late_s = time_s(message_overhead_s=1e-3) - bare_s
+    assert late_s >= 0.95 * 2 * levels * 2 * (nodes - 1) / nodes * 1e-3
 
 
 def test_channels_share_the_adapter_and_its_share():

@@ -1,4 +1,4 @@
-"""The tuner of AWS's plug-in: its choices by size and ranks, and when it has none (aws-ofi-nccl src/tuner)."""
+"""What AWS's plug-in decides: variables, the latency that it tells, and its tuner's choices (aws-ofi-nccl src)."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from collsim.core.errors import InputError
 from collsim.library.calls import Call
 from collsim.library.choice import choose
 from collsim.library.environment import read_environment
-from collsim.library.nccl.plugin_tuner import _instances
+from collsim.library.nccl.plugin_tuner import _told
 from collsim.library.system import system_of
 from collsim.topology import load_topology
 
@@ -54,9 +54,8 @@ def test_two_nodes_other_networks_and_older_libraries_are_left_to_nccl():
     assert chosen(MIB, op="all_gather", nodes=2) == chosen(
         MIB, op="all_gather", nodes=2, OFI_NCCL_TUNER_TYPE="Internal"
     )
-    assert chosen(64 * MIB, library="nccl-2.18", system_=system("hgx_h100")) == chosen(
-        64 * MIB, library="nccl-2.18", system_=system("hgx_h100", network="infiniband")
-    )
+    old = {"library": "nccl-2.18", "system_": system("hgx_h100")}
+    assert chosen(64 * MIB, **old) == chosen(64 * MIB, **old, OFI_NCCL_TUNER_TYPE="Internal")
 
 
 def test_variables_go_before_the_plugin():
@@ -75,13 +74,45 @@ def test_each_generation_has_choices_of_its_own():
     assert chosen(100 * MIB, op="all_gather") == ("ring", "LL128")
 
 
+def chunk(size, library="nccl-2.27", network="efa", **variables):
+    call = Call("all_reduce", 64, size, n_nodes=8)
+    variables |= {"NCCL_ALGO": "NVLSTree", "OFI_NCCL_TUNER_TYPE": "Internal"}
+    return choose(call, system("hgx_h100", 8, network), library, read_environment(variables)).chunk_bytes
+
+
+def test_the_plugin_lets_nvls_trees_have_longer_chunks_unless_the_user_says_otherwise():
+    assert chunk(16 * 2**30) == 512 * 2**10
+    assert chunk(16 * 2**30, network="infiniband") == 64 * 2**10
+    assert chunk(16 * 2**30, library="nccl-2.19") == 64 * 2**10
+    assert chunk(16 * 2**30, NCCL_NVLSTREE_MAX_CHUNKSIZE="131072") == 128 * 2**10
+
+
+def test_the_latency_that_the_plugin_tells_keeps_nvls_trees_from_calls_of_middle_size():
+    """On two p5 it is 75 us a hop, twice with Simple: the trees of NVLS say 25 + 2 (14 + 150) us before any byte."""
+    assert chosen(4 * MIB, nodes=2, system_=system("hgx_h100", 2)) == ("tree", "LL128")
+    assert chosen(4 * MIB, nodes=2, system_=system("hgx_h100", 2, "infiniband")) == ("nvls_tree", "Simple")
+    assert chosen(256 * MIB, nodes=2, system_=system("hgx_h100", 2)) == ("nvls_tree", "Simple")
+    latencies = {
+        network: next(
+            row.latency_s
+            for row in choose(
+                Call("all_reduce", 16, MIB, n_nodes=2), system("hgx_h100", 2, network), "nccl-2.27",
+                read_environment({}),
+            ).candidates
+            if row.algo == "nvls_tree"
+        )
+        for network in ("efa", "infiniband")
+    }  # fmt: skip
+    assert latencies["efa"] - latencies["infiniband"] == pytest.approx(2 * 150e-6)
+
+
 def test_a_rack_is_no_such_instance():
     assert system("gb200_nvl72", 3).instance == ""
     assert system("hgx_b200", 4).instance == "p6-b200"
 
 
 def test_lines_rise_in_ranks_and_have_a_library_s_words():
-    for ops in _instances().values():
+    for ops in _told()["instances"].values():
         for entries in ops.values():
             for entry in entries:
                 assert entry["algo"] in ("ring", "tree", "nvls_tree")

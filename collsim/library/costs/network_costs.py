@@ -24,6 +24,9 @@ COPIED_FROM_BYTES = 4096
 """Longer messages of lines are copied by the host, where a profile has a rate for that: what libfabric's provider for
 Slingshot takes as safe to copy piecewise (FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD, 4096 by default; logs of Alps that set it
 to 16 MiB pass twice to three times as fast)."""
+EAGER_BYTES = 16384
+"""What of a message leaves before its receiver answers, so that the host copies it; the adapter of the receiver reads
+the rest itself (fi_cxi(7), FI_CXI_RDZV_GET_MIN; FI_CXI_RDZV_THRESHOLD as it comes, libfabric prov/cxi)."""
 SHARPNESS = 3
 """Exponent of the `soft_max` of an overhead and what other channels send meanwhile: 2 to 4 fit H100 logs alike."""
 
@@ -68,7 +71,8 @@ class Steps:
     def _copied_Bps(self, costs: Protocol, size_bytes: Float) -> Float:
         """Return the rate of an adapter's host where it copies a channel's message, else inf; bytes on the wire."""
         message_bytes = size_bytes / (self.use.lanes * costs.wire_efficiency)
-        return np.where(message_bytes > COPIED_FROM_BYTES, costs.host_rate_Bps, np.inf)
+        of_copied = np.maximum(message_bytes / EAGER_BYTES, 1.0)
+        return np.where(message_bytes > COPIED_FROM_BYTES, costs.host_rate_Bps * of_copied, np.inf)
 
 
 def windowed_Bps(rates_Bps: Float, size_bytes: Float, window_bytes: Float, round_trip_s: Float) -> Float:

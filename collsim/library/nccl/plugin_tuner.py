@@ -1,16 +1,20 @@
-"""The tuner that a network's plug-in brings: AWS's has choices of its own for EFA, which go before those of NCCL."""
+"""What a network's plug-in decides: AWS's sets variables of NCCL for EFA, and its tuner has choices of its own, which
+go before those of NCCL.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from collsim.library.calls import Call, Candidate
+from collsim.library.environment import Environment
 
-__all__ = ["TUNER_SINCE", "taken_by_plugin"]
+__all__ = ["TUNER_SINCE", "plugin_latency_us", "taken_by_plugin", "with_plugin"]
 
 FILE = Path(__file__).with_name("plugin_tuner.yaml")
 TUNER_SINCE = (2, 19)
@@ -18,14 +22,26 @@ TUNER_SINCE = (2, 19)
 MOST_UNTOUCHED_NODES = 2
 """Up to so many nodes the plug-in leaves the choice to NCCL (aws-ofi-nccl src/tuner/nccl_ofi_regions.cpp)."""
 GPUS_PER_NODE = 8
+CHUNKS_SINCE = (2, 20)
+"""First version of NCCL that lets the chunk of NVLS trees be set: to set it is why the plug-in has variables."""
 
 
 @cache
-def _instances() -> dict[str, Any]:
+def _told() -> dict[str, Any]:
     import yaml
 
-    found = yaml.load(FILE.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return dict(found["instances"])
+    return dict(yaml.load(FILE.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
+def with_plugin(environment: Environment, instance: str, version: tuple[int, int]) -> Environment:
+    """Return the variables with those that the plug-in sets on an *instance* where nobody else did."""
+    own = _told()["variables"].get(instance) if instance and version >= CHUNKS_SINCE else None
+    return replace(environment, numbers={**own, **environment.numbers}) if own else environment
+
+
+def plugin_latency_us(instance: str) -> float:
+    """Return what the plug-in on an *instance* tells NCCL of the latency between nodes; 0: nothing, as InfiniBand."""
+    return float(_told()["latency_us"].get(instance, 0.0)) if instance else 0.0
 
 
 def taken_by_plugin(call: Call, instance: str, rows: Sequence[Candidate]) -> Candidate | None:
@@ -36,7 +52,7 @@ def taken_by_plugin(call: Call, instance: str, rows: Sequence[Candidate]) -> Can
     if call.n_nodes <= MOST_UNTOUCHED_NODES or call.n_ranks != GPUS_PER_NODE * call.n_nodes:
         return None
     known = {(row.algo, row.proto): row for row in rows}
-    for entry in _instances().get(instance, {}).get(call.op, ()):
+    for entry in _told()["instances"].get(instance, {}).get(call.op, ()):
         row = known.get((entry["algo"], entry["proto"]))
         if row is not None and _holds(entry, call):
             return row

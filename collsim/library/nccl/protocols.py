@@ -147,8 +147,9 @@ def _nvls(call: Call, algo: str, step: int, spread: int, environment: Environmen
     """Return the chunk of one head on one channel."""
     chunk = min(step, environment.number("NCCL_NVLS_CHUNKSIZE", NVLS_CHUNK))
     heads = call.ranks_per_node
-    if algo == "nvls_tree" and call.n_nodes >= NVLS_TREE_CAP_NODES:
-        chunk = min(chunk, NVLS_TREE_CAP)
+    if algo == "nvls_tree":
+        usual = NVLS_TREE_CAP if call.n_nodes >= NVLS_TREE_CAP_NODES else chunk
+        chunk = min(chunk, environment.number("NCCL_NVLSTREE_MAX_CHUNKSIZE", usual))
     for rounds, smaller in NVLS_STEPS if algo == "nvls" else NVLS_TREE_STEPS:
         if spread < rounds * heads * chunk:
             chunk = min(chunk, smaller)

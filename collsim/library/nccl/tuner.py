@@ -11,6 +11,7 @@ from collsim.library.calls import LL, LL128, SIMPLE, Call, Candidate
 from collsim.library.environment import ALGORITHMS, Environment
 from collsim.library.library import PROTOCOLS
 from collsim.library.nccl.graphs import MAX_HEADS
+from collsim.library.nccl.plugin_tuner import plugin_latency_us
 from collsim.library.nccl.versions import ARCHITECTURES, NcclConstants, Row
 from collsim.library.system import CAPABILITIES, Graph, System
 
@@ -62,6 +63,8 @@ of one GPU a domain less than others (src/graph/tuning.cc of 2.18 and 2.20); lat
 BETWEEN_AND_BACK_UNTIL = (2, 22)
 """Last version in which a ring all-reduce counts twice as many hops between domains as there are domains, two too many,
 and in which one GPU a domain does not make the hops of a ring as dear as a tree's (src/graph/tuning.cc)."""
+PLUGIN_LATENCY_SINCE, FLUSHED = (2, 18), 2
+"""The oldest source that was read, which has it as newer ones do; and how often it counts with Simple."""
 ONE_PARENT_SHARE = 0.85
 """Of trees whose way up and way down meet at one GPU (src/graph/tuning.cc)."""
 TREE_SHARE, TREE_LL_SHARE = 0.92, 1 / 3.8
@@ -325,7 +328,7 @@ def latency_us(setting: Setting, algo: str, proto: int) -> float:
     base = constants.base_us[algo][proto]
     inside = _inside_us(setting, algo, proto)
     as_tree = per_node == 1 and setting.version > BETWEEN_AND_BACK_UNTIL
-    outside = constants.net_us["tree" if as_tree else algo][proto]
+    outside = constants.net_us["tree" if as_tree else algo][proto] + _told_us(setting, proto)
     if algo == "ring":
         return base + _ring_us(setting, proto, inside, outside)
     doublings, locals_ = log2_floor(nodes), per_node - 1
@@ -338,6 +341,12 @@ def latency_us(setting: Setting, algo: str, proto: int) -> float:
         "pat": doublings * outside * PAT_LOG_SHARE + call.n_ranks * PAT_LINEAR_US,
     }
     return base + hops[algo]
+
+
+def _told_us(setting: Setting, proto: int) -> float:
+    """Return what the network's plug-in says of its latency, with Simple also for the flush."""
+    told = plugin_latency_us(setting.system.instance) if setting.version >= PLUGIN_LATENCY_SINCE else 0.0
+    return told * (FLUSHED if proto == SIMPLE else 1)
 
 
 def _inside_us(setting: Setting, algo: str, proto: int) -> float:

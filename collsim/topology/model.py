@@ -250,7 +250,17 @@ class Topology:
 
     @staticmethod
     def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None = None) -> Topology:
-        """Return the topology that a NetworkX graph with the documented attributes describes."""
+        """Return the topology that a NetworkX graph describes.
+
+        Edges have ``bandwidth_Bps`` (bytes/s, one direction) and ``latency_s``, maybe ``efficiency`` and ``count``;
+        nodes may have ``kind`` (``gpu``, ``switch``, ``nic``, ``cpu``), ``rank`` and ``latency_s``. The whole list is
+        at `collsim.topology.graph`.
+
+        Raises
+        ------
+        SpecError
+            With everything that is wrong with the graph.
+        """
         from collsim.topology.graph import from_graph
 
         if not hasattr(graph, "nodes"):

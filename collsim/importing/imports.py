@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, Faults, SpecError, UnknownNameError
 from collsim.core.input_files import name_of_input, read_input_or_stdin
+from collsim.core.methods import telling_arguments
 from collsim.importing.machine import Ask, Assumption, Machine
 from collsim.topology.files.foreign import FORMATS, Format, format_of
 from collsim.topology.loader import parse_topology
@@ -29,6 +30,7 @@ OURS = re.compile(rb'\s*\{\s*"schema"\s*:\s*"(collsim\.(?!topology/)[a-z_]+/[0-9
 """How a document of a command begins."""
 
 
+@telling_arguments
 @dataclass(frozen=True)
 class ImportedTopology:
     """What was made of a file of another program.

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import InputError, UnknownNameError
+from collsim.core.methods import telling_arguments
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -125,6 +126,7 @@ class Damage:
         return left
 
 
+@telling_arguments
 @dataclass(frozen=True, eq=False)
 class Topology:
     """A cluster or a scale-up domain as the user described it.

@@ -147,7 +147,9 @@ def run(
 
 def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Result:
     """Check everything that was asked, raise all that is wrong with it, and simulate."""
-    asked = checked_request(flags, config, faults)
+    from collsim.cli.several import one_of_each
+
+    asked = checked_request(one_of_each(flags, faults), config, faults)
     from dataclasses import replace
 
     from collsim.simulation.simulate import predict

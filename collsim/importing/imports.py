@@ -265,8 +265,8 @@ def _whole(content: bytes, file: str) -> bytes:
 
 def _format(content: bytes, file: str, kind: str | None) -> Format:
     """Return the format of a file, as the content or the user says."""
-    if kind is not None and kind not in KINDS:
-        raise SpecError(*UnknownNameError("format", kind[:40], KINDS, "kind").faults)
+    if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
+        raise SpecError(*UnknownNameError("format", f"{kind!s:.40}", KINDS, "kind").faults)
     if not content.strip():
         raise SpecError(Fault("the file is empty", file, f"formats: {', '.join(KINDS)}"))
     found = format_of(content)

@@ -45,7 +45,7 @@ def _command(flags: Mapping[str, Any], name: str, several: Mapping[str, list[str
         rest = [f"--{key} {shlex.quote(flags[key])}" for key in ("op", "size") if flags.get(key)]
         return " ".join(["collsim compare", *several[name], *rest])
     lists = {key: _values(flags.get(key)) for key in LISTS}
-    grid = several | {key: values for key, values in lists.items() if len(values) > 1}
+    grid = {**several, **{key: values for key, values in lists.items() if len(values) > 1}}
     given = {key: value for key, value in flags.items() if key in BY_NAME and _is_typed(key, value)}
     base = {key: str(given[key]) for key in dict.fromkeys(("topo", *LISTS, *ONE)) if key in given and key not in grid}
     base |= {f"{PREFIX[key]}.{entry.replace('=', ': ', 1)}": "" for key in PREFIX for entry in given.get(key, ())}

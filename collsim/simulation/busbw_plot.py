@@ -84,7 +84,7 @@ def points_of(measured: Any) -> list[tuple[int, float]]:
 
 
 def _is_positive(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value) and value > 0
+    return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value) and float(value) > 0
 
 
 def draw(curves: Sequence[Curve], points: Sequence[tuple[int, float]], title: str, ax: Any = None) -> Any:

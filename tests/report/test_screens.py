@@ -68,7 +68,7 @@ def test_what_a_table_of_experts_shows_adds_up_to_its_sum(more, width):
         parts = 0.0
 
 
-@pytest.mark.parametrize("width", [None, 40, 80, 120])
+@pytest.mark.parametrize("width", [None, 60, 80, 120])
 def test_what_a_comparison_of_experts_shows_adds_up_to_its_sum(width):
     found = collsim.compare_moe(["hgx_h100", "hgx_b200"], **EXPERTS)
     text = render_moe(found, "table", Screen(width))

@@ -330,11 +330,11 @@ ON_TOP = (
 
 
 def refused(load):
-    """The places of what is wrong, if anything is."""
+    """The places of what is wrong, if anything is; what is missing has none that was given."""
     try:
         load()
     except SpecError as error:
-        return {fault.where for fault in error.faults}
+        return {fault.where for fault in error.faults if "missing" not in fault.what}
     return set()
 
 

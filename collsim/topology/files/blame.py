@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from collsim.core.errors import Fault
 from collsim.topology.files.extending import OWN
-from collsim.topology.files.reader import Document, Path
+from collsim.topology.files.reader import Document, Path, show_path
 
 __all__ = ["blamed"]
 
@@ -22,6 +22,9 @@ def blamed(faults: Iterable[Fault], document: Document, shipped: Collection[str]
 
 
 def _moved(fault: Fault, document: Document) -> Fault:
+    about = fault.where.rpartition(": ")[2]
+    if all(show_path(path) != about for path in (*document.lines, *document.origins)):
+        return fault  # it is missing: nothing that was given is to blame
     given = _given(document)
     choice: list[Path] = given if len(given) == 1 else [("extends",), ("scale_out", "node")]
     path = next((path for path in choice if path in document.lines or path in document.origins), None)

@@ -23,7 +23,8 @@ def blamed(faults: Iterable[Fault], document: Document, shipped: Collection[str]
 
 def _moved(fault: Fault, document: Document) -> Fault:
     about = fault.where.rpartition(": ")[2]
-    if all(show_path(path) != about for path in (*document.lines, *document.origins)):
+    there = (*document.lines, *document.origins)
+    if all(about not in {show_path(path), show_path(path[:1])} for path in there):
         return fault  # it is missing: nothing that was given is to blame
     given = _given(document)
     choice: list[Path] = given if len(given) == 1 else [("extends",), ("scale_out", "node")]

@@ -274,6 +274,7 @@ def test_methods_of_all_public_classes_do():
 @pytest.mark.parametrize("value", [5, math.nan, [], {}, b"x", 10**30, object()])
 def test_a_name_of_a_wrong_kind(value):
     asked = (
+        *((("simulate_timeline", (STEP,), "environment"),) * (value != {})),
         ("import_topology", (str(ROOT / "examples/imports/topo_m.txt"),), "like"),
         ("import_topology", (str(ROOT / "examples/imports/topo_m.txt"),), "kind"),
         ("simulate_moe", ("hgx_h100",), "kernel"),
@@ -283,3 +284,24 @@ def test_a_name_of_a_wrong_kind(value):
             getattr(library, function)(*given, **{name: value})
         assert [fault.where for fault in caught.value.faults] == [name]
         assert all(fault.hint for fault in caught.value.faults)
+
+
+@pytest.mark.parametrize("size", [0, -1, 10**29, math.nan, None, "64MB", []])
+def test_a_size_of_an_imported_algorithm(size):
+    with pytest.raises(CollsimError) as caught:
+        library.import_schedule(str(ROOT / "examples/imports/msccl_ring.xml"), size)
+    assert "size" in str(caught.value)
+    assert all(fault.hint for fault in caught.value.faults)
+
+
+@pytest.mark.parametrize("function", ["import_schedule", "simulate_timeline", "simulate_serving"])
+def test_a_file_without_a_name(function):
+    with pytest.raises(CollsimError) as caught:
+        getattr(library, function)("")
+    assert [fault.where for fault in caught.value.faults] == ["file"]
+
+
+def test_a_seed_below_zero():
+    with pytest.raises(CollsimError) as caught:
+        library.simulate_moe("hgx_h100", ep=8, tokens=16, seeds=[-1], skew=1.0)
+    assert [fault.where for fault in caught.value.faults] == ["seeds"]

@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,14 @@ def test_every_public_function_has_one():
     named = {name: each for name, each in functions.items() if inspect.isfunction(each)}
     assert len(named) >= 18
     assert [name for name, each in named.items() if ">>> " not in (each.__doc__ or "")] == []
+
+
+def test_whatever_takes_a_graph_says_what_has_to_be_on_its_edges():
+    functions = {name: inspect.getdoc(getattr(collsim, name)) or "" for name in collsim.__all__ if name[0].islower()}
+    taking = {name: text for name, text in functions.items() if re.search(r"(?i): .*networkx.graph", text)}
+    assert {"simulate", "compare", "simulate_moe", "validate", "load_topology"} <= {*taking}
+    silent = [
+        name for name, text in taking.items()
+        if not {"bandwidth_Bps", "latency_s"} <= {*re.findall(r"``(\w+)``", text)} and "`collsim.simulate`" not in text
+    ]  # fmt: skip
+    assert silent == []

@@ -77,7 +77,8 @@ def validate(
     logs : str, Path or iterable of them
         Files that `collsim.calibration.read_log` understands; ``-`` is stdin.
     topo : str, path, Topology or networkx graph
-        The system that was measured: one scale-up domain, or the cluster on whose nodes the ranks were.
+        The system that was measured, as of `collsim.simulate`: one scale-up domain, or the cluster on whose nodes the
+        ranks were.
     op, ranks, nodes, launch : optional
         Hold for all logs, whatever they say. *nodes* makes a cluster of a topology that is one host.
     profile : str or Profile

@@ -101,7 +101,8 @@ def run(
       leaf switches 2:1                --nodes 16 --fabric fat_tree --set scale_out.oversubscription=2
       a broken link                    --fail link:gpu0-gpu1
       a machine of my own              --topo my_node.yaml, as collsim topo --help has it
-      a torus, a NetworkX graph        in Python: collsim.simulate(graph, "all_reduce")
+      a torus, a NetworkX graph        in Python: collsim.simulate(graph, "all_reduce"); every
+                                       edge has bandwidth_Bps (bytes/s) and latency_s (seconds)
       experts over 64 GPUs             collsim moe --ep 64
 
     A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
@@ -146,7 +147,9 @@ def run(
 
 def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Result:
     """Check everything that was asked, raise all that is wrong with it, and simulate."""
-    asked = checked_request(flags, config, faults)
+    from collsim.cli.several import one_of_each
+
+    asked = checked_request(one_of_each(flags, faults), config, faults)
     from dataclasses import replace
 
     from collsim.simulation.simulate import predict

@@ -130,7 +130,9 @@ def read_overrides(entries: Sequence[str], faults: Faults) -> dict[str, str]:
     >>> read_overrides(["link.bandwidth=80 GB/s"], Faults())
     {'link.bandwidth': '80 GB/s'}
     """
-    return _pairs(entries, faults, "overrides", "PATH=VALUE", 'write --set link.bandwidth="80 GB/s"')
+    return _pairs(
+        entries, faults, "overrides", "PATH=VALUE", 'write --set link.bandwidth="80 GB/s"', typed="--set {}=VALUE"
+    )
 
 
 def read_settings(entries: Sequence[str], faults: Faults) -> dict[str, str]:
@@ -139,7 +141,7 @@ def read_settings(entries: Sequence[str], faults: Faults) -> dict[str, str]:
     >>> read_settings(["NCCL_ALGO=Ring"], Faults())
     {'NCCL_ALGO': 'Ring'}
     """
-    return _pairs(entries, faults, "env", "NAME=VALUE", "write --env NCCL_ALGO=Ring")
+    return _pairs(entries, faults, "env", "NAME=VALUE", "write --env NCCL_ALGO=Ring", typed="--env {}=VALUE")
 
 
 def read_shares(entries: Sequence[str], faults: Faults) -> dict[str, str]:
@@ -148,7 +150,9 @@ def read_shares(entries: Sequence[str], faults: Faults) -> dict[str, str]:
     >>> read_shares(["link:gpu0-gpu1=50%"], Faults())
     {'link:gpu0-gpu1': '50%'}
     """
-    return _pairs(entries, faults, "degrade", "WHAT=SHARE", 'write --degrade "link:gpu0-gpu1=50%"')
+    return _pairs(
+        entries, faults, "degrade", "WHAT=SHARE", 'write --degrade "link:gpu0-gpu1=50%"', typed='--degrade "{}=50%"'
+    )
 
 
 def read_prices(entries: Sequence[str], where: str, faults: Faults) -> dict[str, str]:
@@ -165,13 +169,18 @@ PAIRS = {"overrides": read_overrides, "environment": read_settings, "degrade": r
 """Readers of flags with an equals sign, by the field of the request."""
 
 
-def _pairs(entries: Sequence[str], faults: Faults, where: str, shape: str, hint: str) -> dict[str, str]:
-    """Return entries with an equals sign as a mapping."""
+def _pairs(
+    entries: Sequence[str], faults: Faults, where: str, shape: str, hint: str, *, typed: str = ""
+) -> dict[str, str]:
+    """Return entries with an equals sign as a mapping; *typed* is how one goes on that has no such sign."""
     pairs: dict[str, str] = {}
     for entry in entries:
         name, equals, value = (part.strip() for part in entry.partition("="))
         if not equals or not name or not value:
-            faults.append(Fault(f'"{entry}" is not {shape}', where, hint))
+            own = typed.format(name) if name and not equals else ""
+            example = hint.removeprefix("write ")
+            better = hint if not own or own == example else f"write {own}" + f", such as {example}" * ("VALUE" in own)
+            faults.append(Fault(f'"{entry}" is not {shape}', where, better))
             continue
         if name in pairs:
             what = f'"{name}" is set twice, to "{pairs[name]}" and to "{value}"'

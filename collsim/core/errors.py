@@ -94,6 +94,7 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "", otherwise: str = "") -> None:
         choices = sorted(known)
+        name = str(name)
         near = nearest(name, choices)
         listed = ", ".join(choices[:MOST_NAMES]) + (
             f" and {len(choices) - MOST_NAMES} more" if choices[MOST_NAMES:] else ""

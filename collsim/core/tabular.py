@@ -16,6 +16,7 @@ from typing import Any, overload
 
 from collsim.core.atomic_files import write_text
 from collsim.core.errors import Fault, InputError, UnknownNameError
+from collsim.core.methods import telling_arguments
 
 __all__ = ["Field", "Tabular", "csv_text", "json_text", "plain"]
 
@@ -48,10 +49,16 @@ class Field:
     flat: bool = True
 
 
+@telling_arguments
 class Tabular(ABC):
     """Base of the results of all commands, with their rows as documents, records and data frames."""
 
     __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        """Let the methods of each result tell what is wrong with their arguments."""
+        super().__init_subclass__()
+        telling_arguments(cls)
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -155,7 +162,7 @@ def _kept(text: str, path: str | os.PathLike[str] | None) -> str | None:
     """Return *text*, or write it to *path*."""
     if path is None:
         return text
-    if not isinstance(path, str | os.PathLike):
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise InputError(Fault(f"{path!r} is not a path", "path", "pass the path of a file, or nothing for the text"))
     write_text(text, os.fspath(path))
     return None

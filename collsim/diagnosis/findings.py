@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collsim.calibration.verdicts import CheckedLog
+from collsim.core.methods import telling_arguments
 
 __all__ = ["Curve", "DiagnosedLog", "Diagnosis", "Evidence", "Finding", "SizeRange", "Suspect"]
 
@@ -159,6 +160,7 @@ def _plain(curve: Curve) -> dict[str, Any]:
     return {name: getattr(curve, name) for name in ("name", "label", "rms", "chi2", "score")}
 
 
+@telling_arguments
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """Logs of one machine, the verdict on each, and the causes that explain them.

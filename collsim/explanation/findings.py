@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from collsim.core.methods import telling_arguments
 from collsim.simulation.result import Result, Row
 
 __all__ = [
@@ -147,6 +148,7 @@ class WhatIf:
     channels: int | None = None
 
 
+@telling_arguments
 @dataclass(frozen=True)
 class Explanation:
     """One run, explained.

@@ -170,8 +170,8 @@ def _amd(machine: Machine) -> Base:
 
 def _named(machine: Machine, like: str, ask: Ask) -> Base | None:
     """Return the base that the user names, if the machine can be one."""
-    if like not in zoo_names():
-        ask.faults.extend(UnknownNameError("topology", like[:60], zoo_names(), "like").faults)
+    if not isinstance(like, str) or like not in zoo_names():
+        ask.faults.extend(UnknownNameError("topology", f"{like!s:.60}", zoo_names(), "like").faults)
         return None
     topology = load_topology(like)
     if machine.n_gpus > 1 and not machine.has_links and not has_sockets(topology):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, Faults, SpecError, UnknownNameError
 from collsim.core.input_files import name_of_input, narrowed, read_input_or_stdin
+from collsim.core.methods import telling_arguments
 from collsim.importing.machine import Ask, Assumption, Machine
 from collsim.topology.files.foreign import FORMATS, Format, format_of
 from collsim.topology.loader import parse_topology
@@ -29,6 +30,7 @@ OURS = re.compile(rb'\s*\{\s*"schema"\s*:\s*"(collsim\.(?!topology/)[a-z_]+/[0-9
 """How a document of a command begins."""
 
 
+@telling_arguments
 @dataclass(frozen=True)
 class ImportedTopology:
     """What was made of a file of another program.
@@ -263,8 +265,8 @@ def _whole(content: bytes, file: str) -> bytes:
 
 def _format(content: bytes, file: str, kind: str | None) -> Format:
     """Return the format of a file, as the content or the user says."""
-    if kind is not None and kind not in KINDS:
-        raise SpecError(*UnknownNameError("format", kind[:40], KINDS, "kind").faults)
+    if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
+        raise SpecError(*UnknownNameError("format", f"{kind!s:.40}", KINDS, "kind").faults)
     if not content.strip():
         raise SpecError(Fault("the file is empty", file, f"formats: {', '.join(KINDS)}"))
     found = format_of(content)

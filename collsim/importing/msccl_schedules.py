@@ -24,6 +24,8 @@ from collsim.importing.msccl import MOST_BYTES, RECEIVES, SENDS, Block, Program,
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder, find_faults, split_bytes, verify
 from collsim.topology.files.foreign import format_of
 
+MOST_SIZE_BYTES = 1 << 50
+"""Of a whole collective (chosen): far beyond the memory of any GPU."""
 __all__ = ["import_schedule", "schedule_of"]
 
 ADDS = ("rrc", "rrs", "rrcs")
@@ -75,7 +77,10 @@ def import_schedule(file: str | Path, size: str | int = "1M") -> Schedule:
         what = "this is no XML" if content.strip() else "the file is empty"
         raise SpecError(Fault(what, name, "give an algorithm of MSCCL: <algo ...> with a <gpu> for each rank"))
     program = read_msccl(content, name)
-    built = schedule_of(program, size if isinstance(size, int) else parse_size_bytes(size))
+    size_bytes = size if isinstance(size, int) else parse_size_bytes(size)
+    if not 0 < size_bytes <= MOST_SIZE_BYTES:
+        raise SpecError(Fault(f"a size of {size_bytes} bytes", "size", f"give 1 to {MOST_SIZE_BYTES}, such as 64M"))
+    built = schedule_of(program, size_bytes)
     verify(built)
     return built
 

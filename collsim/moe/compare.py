@@ -35,8 +35,8 @@ def compare_moe(
     Parameters
     ----------
     topos : sequence of str, path, Topology or networkx graph
-        The first has room for all numbers of ranks; by default as many take part as it has GPUs. Names may have changes
-        behind them: ``gb200_nvl72,scale_out.nodes=2``.
+        As of `collsim.simulate`. The first has room for all numbers of ranks; by default as many take part as it has
+        GPUs. Names may have changes behind them: ``gb200_nvl72,scale_out.nodes=2``.
     model, **asked
         As of `collsim.moe.simulate_moe`, for all systems.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -121,7 +122,7 @@ def ask(
     limit = faults.attempt(parse_tolerance, tolerance)
     each = usual_tokens if tokens is None else tokens
     faults += [*sm_faults(sms, topology), *_number_faults(each, seeds, redundant)]
-    popularity = faults.attempt(_popularity, chosen, laws, seeds[0] if seeds else 0)
+    popularity = faults.attempt(_popularity, chosen, laws, max(seeds[0], 0) if seeds else 0)
     sizes, unfit = _sizes(ep, each, topology)
     kernels = faults.attempt(_kernel, kernel, mode, topology, max(sizes, default=None))
     constants = None
@@ -214,6 +215,8 @@ def _popularity(model: Model | None, laws: Laws, seed: int) -> Popularity:
 
 def _kernel(kernel: str | Kernel, mode: str, topology: Topology | None, ranks: int | None) -> Kernel:
     """Return the kernels, those of that name, or those for the GPU and so many ranks; they need costs for the mode."""
+    if not isinstance(kernel, str | os.PathLike | Kernel):
+        raise InputError(Fault(f"{kernel!r:.60} names no kernels", "kernel", 'pass a name, such as "deepep_v1"'))
     gpu = topology.labels.get("gpu.model", "") if topology is not None else ""
     cluster = topology.cluster if topology is not None else None
     over_nodes = cluster is not None and (ranks is None or ranks > cluster.node.n_gpus)

@@ -143,6 +143,7 @@ def planner_table(
     Parameters
     ----------
     topo : str, path, Topology or networkx graph
+        As of `collsim.simulate`.
     kind : {"nccl", "deepep", "deepep_ll"}
         nccl-tests; DeepEP in normal mode; DeepEP in low-latency mode.
     op, dtype, elements : sequences

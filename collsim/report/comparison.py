@@ -64,6 +64,16 @@ def _factor(speedup: float | None) -> str:
     return NOTHING if speedup is None else f"{speedup:.3g}"
 
 
+def _as_fast(speedup: float | None) -> str:
+    """Return a speedup in a sentence.
+
+    >>> _as_fast(1.0004), _as_fast(1.02), _as_fast(0.25)
+    ('as fast', '1.02 times as fast', '0.25 times as fast')
+    """
+    factor = _factor(speedup)
+    return "as fast" if factor == "1" else f"{factor} times as fast"
+
+
 DROP = ("low high", "limited_by", "algo", "verdict", "busbw")
 """Columns of each system that go first where a screen is too narrow, in this order."""
 
@@ -168,7 +178,7 @@ def _range(rows: Sequence[ComparedRow], system: int, name: str) -> list[str]:
     if not ordered:
         return []
     told = f"{'predicted: ' * any(row.verdicts[system] in OPEN for row in both)}{name} is "
-    least, most = (f"{_factor(row.speedups[system])} times as fast" for row in (ordered[0], ordered[-1]))
+    least, most = (_as_fast(row.speedups[system]) for row in (ordered[0], ordered[-1]))
     if least == most:
         return [f"{told}{least}" + (" everywhere" if len(rows) > 1 else "")]
     return [f"{told}{least} ({_place(ordered[0])}) to {most} ({_place(ordered[-1])})"]

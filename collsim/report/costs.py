@@ -13,7 +13,7 @@ from collsim.simulation.result import Row
 
 __all__ = ["costs_markdown", "costs_table", "decides"]
 
-DROP = ("per_TB energy/TB", "low high", "verdict", "algo", "energy")
+DROP = ("per_TB energy/TB", "low high", "verdict", "algo", "energy", "bound", "limited_by", "busbw")
 """Columns that go first where a screen is too narrow."""
 ALIKE = 1.005
 """Times as near as that are told as the same."""

@@ -34,7 +34,7 @@ __all__ = ["MOE_FORMATS", "kernels_text", "models_text", "render_moe"]
 
 T = TypeVar("T")
 MOE_FORMATS = ("table", "csv", "json", "md")
-DROP = ("node", "imbalance", "network", "load", "prepare", "logical", "low high", "nodes", "bound", "least most")
+DROP = ("node", "imbalance", "network", "load", "logical", "low high", "nodes", "bound", "least most")
 """Columns that go first where a screen is too narrow, in this order."""
 INDENT = 2
 MOST_HOT = 4
@@ -48,8 +48,24 @@ LOGICAL = {
 """Copies of a token that published bandwidths count, by mode."""
 
 
-Line = tuple[MoeRow, ...]
-"""Of the table: an operation alone, or dispatch and combine whose times are added."""
+class Line(NamedTuple):
+    """Of the table: what stands as its operation, and those whose figures it has, which a sum adds."""
+
+    op: str
+    rows: tuple[MoeRow, ...]
+
+    @property
+    def alone(self) -> MoeRow | None:
+        """Operation of a line of one; None for what is before, and for a sum."""
+        return self.rows[0] if len(self.rows) == 1 else None
+
+
+BEFORE, SUM = "prepare", "sum"
+PREPARE = "prepare: counting tokens before dispatch, a step of its own that the sum holds"
+
+
+Pair = tuple[MoeRow, MoeRow]
+"""Dispatch and combine of a number of ranks."""
 
 
 class ComparedMoe(NamedTuple):
@@ -57,24 +73,26 @@ class ComparedMoe(NamedTuple):
 
     ranks: int
     system: MoeSystem
-    pair: tuple[MoeRow, MoeRow] | None
+    pair: Pair | None
     speedup: float | None
 
 
 def _alone(text: Callable[[MoeRow], str]) -> Callable[[Line], str]:
     """Text of an operation; nothing for the sum."""
-    return lambda line: text(line[0]) if len(line) == 1 else ""
+    return lambda line: "" if line.alone is None else text(line.alone)
 
 
 def _total(name: str) -> Callable[[Line], str]:
-    return lambda line: time_text(sum(getattr(row, name) for row in line))
+    """Text of a figure that is added; what is before has none."""
+    return lambda line: "" if line.op == BEFORE else time_text(sum(getattr(row, name) for row in line.rows))
 
 
 def _time(line: Line) -> str:
-    """Text of the time of an operation, or of both with the steps before them."""
-    if len(line) == 1:
-        return f"{'~' * bool(line[0].tolerance)}{time_text(line[0].time_s)}"
-    return time_text(sum(row.whole_s for row in line))
+    """Text of the time of an operation, of the steps before, or of all together."""
+    if line.alone is not None:
+        return f"{'~' * bool(line.alone.tolerance)}{time_text(line.alone.time_s)}"
+    name = "prepare_s" if line.op == BEFORE else "whole_s"
+    return time_text(sum(getattr(row, name) for row in line.rows))
 
 
 def _end(name: str) -> Callable[[Line], str]:
@@ -87,17 +105,13 @@ def _end(name: str) -> Callable[[Line], str]:
     return _alone(text)
 
 
-def _prepare(line: Line) -> str:
-    """Text of the steps before, where there are any."""
-    return time_text(sum(row.prepare_s for row in line)) if any(row.prepare_s for row in line) else ""
-
-
 def _extreme(pick: Callable[[Sequence[float]], float]) -> Callable[[Line], str]:
-    """Text of the least or the most of all samples; nothing for one."""
+    """Text of the least or the most of all samples; nothing for one, nor for what is the same before all."""
 
     def text(line: Line) -> str:
-        sums = [sum(times_s) for times_s in zip(*(row.times_s for row in line), strict=True)]
-        return time_text(pick(sums)) if len(sums) > 1 else ""
+        before_s = sum(row.prepare_s for row in line.rows) if line.op == SUM else 0.0
+        sums = [sum(times_s) for times_s in zip(*(row.times_s for row in line.rows), strict=True)]
+        return time_text(before_s + pick(sums)) if len(sums) > 1 and line.op != BEFORE else ""
 
     return text
 
@@ -106,19 +120,25 @@ def _GBps(rate_Bps: float) -> str:
     return f"{rate_Bps / 1e9:.2f}" if rate_Bps else "-"
 
 
-def _of_pair(text: Callable[[tuple[MoeRow, MoeRow]], str], without: str) -> Callable[[ComparedMoe], str]:
+def _of_pair(text: Callable[[Pair], str], without: str) -> Callable[[ComparedMoe], str]:
     """Text of a system that has an answer."""
     return lambda line: without if line.pair is None else text(line.pair)
 
 
-def _longer(pair: tuple[MoeRow, MoeRow]) -> MoeRow:
+def _before_all(pair: Pair) -> str:
+    """Text of the steps before, where there are any."""
+    before_s = sum(row.prepare_s for row in pair)
+    return time_text(before_s) if before_s else ""
+
+
+def _longer(pair: Pair) -> MoeRow:
     return max(pair, key=lambda row: row.time_s)
 
 
 COLUMNS: tuple[Column[Line], ...] = (
-    Column("ranks", lambda line: str(line[0].ranks)),
-    Column("nodes", lambda line: str(line[0].nodes)),
-    Column("op", lambda line: line[0].op if len(line) == 1 else "sum", kind="prose"),
+    Column("ranks", lambda line: str(line.rows[0].ranks)),
+    Column("nodes", lambda line: str(line.rows[0].nodes)),
+    Column("op", lambda line: line.op, kind="prose"),
     Column("time", _time, "(us)"),
     Column("least", _extreme(min), "(us)"),
     Column("most", _extreme(max), "(us)"),
@@ -126,7 +146,6 @@ COLUMNS: tuple[Column[Line], ...] = (
     Column("bound", _total("lower_bound_s"), "(us)"),
     Column("low", _end("time_lo_s"), "(us)"),
     Column("high", _end("time_hi_s"), "(us)"),
-    Column("prepare", _prepare, "(us)"),
     Column("logical", _alone(lambda row: _GBps(row.logical_Bps)), "(GB/s)"),
     Column("node", _alone(lambda row: _GBps(row.node_Bps)), "(GB/s)"),
     Column("network", _alone(lambda row: _GBps(row.network_Bps)), "(GB/s)"),
@@ -136,6 +155,7 @@ COLUMNS: tuple[Column[Line], ...] = (
 COMPARED: tuple[Column[ComparedMoe], ...] = (
     Column("ranks", lambda line: str(line.ranks)),
     Column("system", lambda line: line.system.label, kind="prose"),
+    Column("prepare", _of_pair(_before_all, ""), "(us)"),
     Column("dispatch", _of_pair(lambda pair: time_text(pair[0].time_s), "-"), "(us)"),
     Column("combine", _of_pair(lambda pair: time_text(pair[1].time_s), "-"), "(us)"),
     Column("sum", _of_pair(lambda pair: time_text(pair[0].whole_s + pair[1].whole_s), "-"), "(us)"),
@@ -224,8 +244,14 @@ def _markdown(found: MoeResult | MoeComparison) -> str:
 
 
 def _lines(found: MoeResult) -> list[Line | MoeRefusal]:
-    """Dispatch, combine and both for each number of ranks, then those without an answer."""
-    return [*(line for pair in found.pairs() for line in ((pair[0],), (pair[1],), pair)), *found.refused]
+    """Return what adds up to the sum for each number of ranks, and the sum; then those without an answer."""
+    return [*(line for pair in found.pairs() for line in _added(pair)), *found.refused]
+
+
+def _added(pair: Pair) -> list[Line]:
+    """Return the lines of a number of ranks: the steps before if there are any, dispatch, combine, and their sum."""
+    before = [Line(BEFORE, pair)] if any(row.prepare_s for row in pair) else []
+    return [*before, *(Line(row.op, (row,)) for row in pair), Line(SUM, pair)]
 
 
 def _both() -> list[Column[Line | MoeRefusal]]:
@@ -310,6 +336,7 @@ def _after(found: MoeResult | MoeComparison) -> list[str]:
     """Return the lines below the table: summary of the rows, and the meaning of columns that may puzzle."""
     if isinstance(found, MoeComparison):
         told = [f"speedup: the sum of {found.systems[0].label} over that of the other system"]
+        told += [PREPARE] * any(row.prepare_s for each in found.systems if each.result for row in each.result.rows)
         results = [system.result for system in found.systems if system.result is not None]
     else:
         told = [line for pair in found.pairs() for line in _hot(pair[0])]
@@ -336,10 +363,10 @@ def _wire_bytes(found: MoeResult) -> list[str]:
     each = tokens if isinstance(tokens, int) else sum(tokens) / len(tokens)
     scales = {"a layer": 1.0, "a token": 1 / each if each else 0.0, f"x {layers}": float(layers)}
 
-    def bytes_of(place: str, scale: float) -> Callable[[Line], str]:
+    def bytes_of(place: str, scale: float) -> Callable[[Pair], str]:
         return lambda pair: format_bytes(sum(getattr(row, f"{place}_bytes") for row in pair) * scale)
 
-    columns: list[Column[Line]] = [
+    columns: list[Column[Pair]] = [
         Column("", lambda pair: str(pair[0].ranks), "ranks"),
         *(Column(name, bytes_of(place, scale), place) for name, scale in scales.items() for place in places),
         Column(f"x {layers}", lambda pair: f"{sum(row.whole_s for row in pair) * layers * 1e3:.4g} ms", "time"),
@@ -361,5 +388,5 @@ def _meanings(found: MoeResult) -> list[str]:
         "node, network: what a rank sends on the wire within its node, relayed bytes too, and to other nodes",
         "load: what the busiest link or GPU needs at the rate of the kernels; bound: bytes over line rates",
         *["low, high: nine of ten measured times lie between them"] * (found.rows[0].time_lo_s is not None),
-        *["prepare: counting tokens before, not in time but in sum"] * any(row.prepare_s for row in found.rows),
+        *[PREPARE] * any(row.prepare_s for row in found.rows),
     ]

@@ -110,13 +110,16 @@ WHOLE = Screen()
 """A file: everything, and no colours."""
 DIM, RED, BOLD = "2", "31", "1"
 STYLES = {"low": DIM, "high": DIM, "busbw": BOLD, "time": BOLD, "predicted": BOLD, "limited by": "36", "verdict": "36"}
-LEAST_PROSE = 16
-"""Prose is cut to what room there is, but not further."""
+LEAST_COLUMNS = 4
+LEAST_PROSE, LEAST_WORD = 16, 9
+"""Prose, and after all else words, are cut to what room there is, but not further."""
 
 
 def fitting(columns: Sequence[Column[T]], screen: Screen, drop: Sequence[str]) -> list[Column[T]]:
-    """Fitted columns that a screen has room for: those that *drop* names go first, in that order, then prose is cut.
+    """Fitted columns that a screen has room for.
 
+    Those that *drop* names go first, in that order; then prose is cut, then words, and at last the columns to
+    the right go.
     An entry of *drop* may be several names that only make sense together.
     """
     if screen.width is None:
@@ -129,6 +132,21 @@ def fitting(columns: Sequence[Column[T]], screen: Screen, drop: Sequence[str]) -
     over = _extent(shown) - screen.width
     if over > 0 and shown and shown[-1].kind == "prose":
         shown[-1] = _cut(shown[-1], max(shown[-1].width - over, LEAST_PROSE))
+    shown = _narrowed(shown, screen.width)
+    while _extent(shown) > screen.width and len(shown) > LEAST_COLUMNS:
+        shown.pop()
+    return shown
+
+
+def _narrowed(columns: list[Column[T]], width: int) -> list[Column[T]]:
+    """Columns cut until they fit, the widest of those with words first and none below `LEAST_WORD`."""
+    shown = list(columns)
+    while _extent(shown) > width:
+        wide = [place for place, column in enumerate(shown) if column.kind != "number" and column.width > LEAST_WORD]
+        if not wide:
+            break
+        widest = max(wide, key=lambda place: shown[place].width)
+        shown[widest] = _cut(shown[widest], shown[widest].width - 1)
     return shown
 
 

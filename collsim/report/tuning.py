@@ -48,7 +48,7 @@ def _table(found: Tuning, screen: Screen) -> str:
     )
     whole = fitted(COLUMNS, found.rows)
     room = screen if screen.width is None else replace(screen, width=screen.width - 2)
-    shown = fitting(whole, room, ("ranks", "error"))
+    shown = fitting(whole, room, ("ranks", "error", "time its_time"))
     counts = Counter(row.verdict for row in found.rows)
     told = [
         "; ".join(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collsim.core.errors import chosen
 from collsim.planning.workload_comparison import WorkloadComparison, WorkloadRun
@@ -66,7 +66,7 @@ def render_workloads(found: WorkloadComparison, form: str = "table", screen: Scr
 
 def _table(found: WorkloadComparison, lines: list[_Line], notes: list[str], screen: Screen) -> str:
     whole = fitted(COLUMNS, lines)
-    shown = fitting(whole, screen, DROP)
+    shown = fitting(whole, screen if screen.width is None else replace(screen, width=screen.width - 2), DROP)
     head = screen.comments([f"collsim {found.version}   workload {found.workload}"])
     return document([*head, "#", *sheet(shown, lines, screen), *screen.comments([*notes, *not_shown(whole, shown)])])
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from collsim.core.methods import telling_arguments
 from collsim.schedule.forms import ROW_COLUMNS, Chunks, Int, Phase, Transfers
 from collsim.schedule.in_network import Groups, ranks_of
 
 __all__ = ["Schedule"]
 
 
+@telling_arguments
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
     """Who sends what to whom, and in which order.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from collsim.core.methods import telling_arguments
+
 __all__ = ["JobResult", "Moment", "ServingResult"]
 
 
@@ -96,6 +98,7 @@ class JobResult:
         return f"{first} {share:.1%} of a step, {second} the rest"
 
 
+@telling_arguments
 @dataclass(frozen=True, slots=True)
 class ServingResult:
     """All jobs of a file."""

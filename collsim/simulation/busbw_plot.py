@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from numbers import Real
 from typing import Any
 
 from collsim.core.errors import Fault, InputError
@@ -68,13 +70,21 @@ def points_of(measured: Any) -> list[tuple[int, float]]:
     """Return measured points, size in bytes and bytes/s: of a mapping, or of the rows of a `Validation`."""
     if measured is None:
         return []
+    hint = "pass what collsim.validate returns, or {67108864: 290e9}"
     if isinstance(measured, Mapping):
+        wrong = [pair for pair in measured.items() if not all(map(_is_positive, pair))]
+        if wrong:
+            what = f"{shown(wrong[0][0])}: {shown(wrong[0][1])} is not a size in bytes and a rate in bytes/s"
+            raise InputError(Fault(what, "measured", hint))
         return sorted(measured.items())
     rows = list(measured) if isinstance(measured, Iterable) else []
     if not rows or not all(hasattr(row, "measured_busbw_Bps") for row in rows):
-        hint = "pass what collsim.validate returns, or {67108864: 290e9}"
         raise InputError(Fault(f"{shown(measured)} has no measured rows", "measured", hint))
     return [(row.case.size_bytes, row.measured_busbw_Bps) for row in rows]
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value) and float(value) > 0
 
 
 def draw(curves: Sequence[Curve], points: Sequence[tuple[int, float]], title: str, ax: Any = None) -> Any:

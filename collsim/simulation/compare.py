@@ -68,8 +68,9 @@ def compare(
     Parameters
     ----------
     topos : sequence of str, path, Topology or networkx graph
-        At least two. A name or a file may have changes behind it: ``gb200_nvl72,gpu.count=128,switch.ports=128``. How
-        many times as fast as the first each one is, is part of the answer.
+        At least two, each as of `collsim.simulate`. A name or a file may have changes behind it:
+        ``gb200_nvl72,gpu.count=128,switch.ports=128``. How many times as fast as the first each one is, is part of the
+        answer.
     op, size
         As of `collsim.simulate`.
     split : str or sequence of str, optional

@@ -45,6 +45,7 @@ __all__ = [
 
 EXACT = 12
 """Decimals of a share that rounding leaves alone."""
+MOST_BRIDGES = 3
 TEXTS = ("title", "notes")
 """What may be set and is only shown."""
 SHARP_VARIABLE = "NCCL_COLLNET_ENABLE"
@@ -222,6 +223,7 @@ def warnings_of(
             f'profile "{constants.name}" was fitted where GPUs reach each other up to {here}, and these exchange in '
             "another way: no constant of the host's memory was fitted, times are a guess",
         )
+    told += _bridges(topology, constants)
     return (*told, THROUGH_SOCKETS) if not as_fitted or _over_sockets(topology, constants) else told
 
 
@@ -232,6 +234,22 @@ def _misnamed(constants: Profile) -> tuple[str, ...]:
     if constants.sha256 == load_profile(constants.name).sha256:
         return ()
     return (f'{constants.source} calls itself "{constants.name}" and is not the shipped profile of that name',)
+
+
+def _bridges(topology: Topology, constants: Profile) -> tuple[str, ...]:
+    """Return that rates of channels were fitted over PCIe, where GPUs of such a box have links of their own too."""
+    if not _over_sockets(topology, constants):
+        return ()
+    wiring = topology.wiring
+    direct = (wiring.link_src < wiring.link_dst) & (wiring.link_dst < wiring.n_gpus)
+    names = [wiring.link_name(int(link)).replace("->", "-") for link in direct.nonzero()[0]]
+    if not names:
+        return ()
+    told = f"{', '.join(names[:MOST_BRIDGES])}{f' and {len(names) - MOST_BRIDGES} more' * (len(names) > MOST_BRIDGES)}"
+    return (
+        f'{told}: bridges; channel_rate of profile "{constants.name}" was fitted over PCIe and is not known '
+        "for bridges: rows that channel_rate limits are as slow as over PCIe, --profile ideal has bridges at line rate",
+    )
 
 
 def _over_sockets(topology: Topology, constants: Profile) -> bool:

@@ -124,7 +124,9 @@ def simulate(
     Parameters
     ----------
     topo : str, path, Topology or networkx graph
-        Name in the zoo, topology file, or the thing itself.
+        Name in the zoo, topology file, or the thing itself. Every edge of a graph has ``bandwidth_Bps``, bytes/s in one
+        direction, and ``latency_s``; it may have ``efficiency`` (1) and ``count`` (1, parallel links). A node is a GPU
+        unless ``kind`` is ``switch``, ``nic`` or ``cpu``, and may have ``rank`` and ``latency_s``.
     op : str or sequence of str
         Operation, such as ``all_reduce`` or ``alltoall``.
     size : int, str or sequence of them, optional

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from collsim.core.methods import telling_arguments
 from collsim.core.old_names import old_name
 
 __all__ = ["CallRow", "Event", "Help", "PathPart", "StreamUse", "TimelineResult"]
@@ -80,6 +81,7 @@ class Help:
     saved_s: float
 
 
+@telling_arguments
 @dataclass(frozen=True, slots=True)
 class TimelineResult:
     """Step.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -95,6 +95,9 @@ def simulate_timeline(
     asked = asked_for(what_if, **changes)
     if not (math.isfinite(asked.compute_scale) and asked.compute_scale > 0):
         raise InputError(Fault(f"{asked.compute_scale} times as long", "compute_scale", "give a positive number"))
+    if not isinstance(asked.environment, Mapping):
+        hint = 'write {"NCCL_ALGO": "Ring"}'
+        raise InputError(Fault(f"{asked.environment!r:.60} is no mapping of variables", "environment", hint))
     files = [file] if isinstance(file, str | Path) else [*file]
     if not files:
         raise InputError(Fault("no file is named", "file", "name a trace, or a workload in YAML"))

@@ -46,6 +46,7 @@ __all__ = ["from_graph", "to_graph"]
 NODE_KEYS = ("kind", "rank", "latency_s")
 NODE_KINDS = ("gpu", "switch", "cpu", "nic")
 EDGE_KEYS = ("bandwidth_Bps", "latency_s", "efficiency", "count")
+MOST_PLACES = 3
 SECONDS = f"seconds, 0 to {MAX_TIME_S:g}"
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:/-]+")
 _FOREIGN = {"bandwidth": "bandwidth_Bps", "capacity": "bandwidth_Bps", "weight": "bandwidth_Bps"}
@@ -130,7 +131,7 @@ def from_graph(
         faults.append(Fault(f"in_network_efficiency is {share!r}", "graph", "give a fraction above 0, at most 1"))
     reduction = _reduction(graph, faults)
     if faults:
-        raise SpecError(*faults)
+        raise SpecError(*_together(faults))
     wiring = _wire(graph, order, names, len(gpus), edges)
     called = one_line(name or str(graph.graph.get("name") or "graph"))
     shown = one_line(title or str(graph.graph.get("title") or called))
@@ -145,6 +146,22 @@ def from_graph(
         in_network_reduction=reduction,
         in_network_efficiency=float(share),
     )
+
+
+def _together(faults: list[Fault]) -> list[Fault]:
+    """Return faults, those that say the same of several edges or nodes as one, with the first places.
+
+    >>> [fault.where for fault in _together([Fault("no", f"edge 0-{i}", "do") for i in range(1, 9)])]
+    ['edge 0-1, edge 0-2, edge 0-3 and 5 more edges']
+    """
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for fault in faults:
+        places.setdefault((fault.what, fault.hint, fault.where.partition(" ")[0]), []).append(fault.where)
+    found: list[Fault] = []
+    for (what, hint, kind), where in places.items():
+        more = f" and {len(where) - MOST_PLACES} more {kind}s" if len(where) > MOST_PLACES else ""
+        found.append(Fault(what, ", ".join(where[:MOST_PLACES]) + more, hint))
+    return found
 
 
 def _reduction(graph: nx.Graph[Any], faults: list[Fault]) -> str | None:

@@ -48,8 +48,9 @@ def load_topology(
     ----------
     source : str, Path, Topology or networkx.Graph
         A name from `zoo_names` or `cluster_names`; a path, recognised by a ``/`` or by ``.yaml`` or ``.yml`` at its
-        end; a topology, which is returned as it is; or a graph with the attributes that `collsim.topology.graph`
-        documents.
+        end; a topology, which is returned as it is; or a graph with ``bandwidth_Bps``, ``latency_s`` and maybe
+        ``efficiency`` and ``count`` on edges, ``kind``, ``rank`` and ``latency_s`` on nodes: see
+        `collsim.topology.graph`.
     overrides : mapping or sequence
         What-ifs as ``{"link.bandwidth": "80 GB/s"}``, pairs, or ``"link.bandwidth=80 GB/s"`` texts.
     scale_out : mapping, optional
@@ -251,7 +252,7 @@ def _parsed(
     if faults:
         from collsim.topology.later_faults import later_faults
 
-        raise SpecError(*_by_line([*faults, *later_faults(spec, document)]))
+        raise SpecError(*_told([*faults, *later_faults(spec, document)], document))
     changed = json.dumps(sorted(dict(pairs).items()))  # in any order they make the same topology
     digest = hashlib.sha256(raw + b"\0" + changed.encode() if pairs else raw).hexdigest()
     try:
@@ -259,7 +260,7 @@ def _parsed(
     except SpecError as error:
         from collsim.topology.later_faults import around_faults
 
-        raise SpecError(*_by_line([*error.faults, *around_faults(spec, document)])) from None
+        raise SpecError(*_told([*error.faults, *around_faults(spec, document)], document)) from None
     settings = {show_path(parse_path(path) or (path,)): value for path, value in pairs}
     return replace(node, before=_before(node, unchanged), settings=settings), spec.scale_out, document
 
@@ -297,7 +298,14 @@ def _placed(make: Callable[[], T], document: Document) -> T:
             Fault(fault.what, document.where(parse_path(fault.where) or (fault.where,)), fault.hint)
             for fault in error.faults
         ]
-        raise SpecError(*faults) from None
+        raise SpecError(*_told(faults, document)) from None
+
+
+def _told(faults: Iterable[Fault], document: Document) -> list[Fault]:
+    """Return faults as they are told: at what the user gave, in the order of the file."""
+    from collsim.topology.files.blame import blamed
+
+    return _by_line(blamed(faults, document, {shipped_path(name) for name in (*zoo_names(), *cluster_names())}))
 
 
 def _resolve(

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import InputError, UnknownNameError
+from collsim.core.methods import telling_arguments
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -125,6 +126,7 @@ class Damage:
         return left
 
 
+@telling_arguments
 @dataclass(frozen=True, eq=False)
 class Topology:
     """A cluster or a scale-up domain as the user described it.
@@ -250,7 +252,17 @@ class Topology:
 
     @staticmethod
     def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None = None) -> Topology:
-        """Return the topology that a NetworkX graph with the documented attributes describes."""
+        """Return the topology that a NetworkX graph describes.
+
+        Edges have ``bandwidth_Bps`` (bytes/s, one direction) and ``latency_s``, maybe ``efficiency`` and ``count``;
+        nodes may have ``kind`` (``gpu``, ``switch``, ``nic``, ``cpu``), ``rank`` and ``latency_s``. The whole list is
+        at `collsim.topology.graph`.
+
+        Raises
+        ------
+        SpecError
+            With everything that is wrong with the graph.
+        """
         from collsim.topology.graph import from_graph
 
         if not hasattr(graph, "nodes"):

@@ -72,6 +72,11 @@ def test_markdown(collsim):
     assert any(line.startswith("* hgx_b200 is 1.67 times as fast") for line in lines)
 
 
+def test_a_system_that_is_as_fast_is_not_1_times_as_fast(collsim):
+    found = collsim("compare", "hgx_h100", "hgx_h200", "--op", "all_gather", "--size", "64M", "--profile", "ideal")
+    assert "# hgx_h200 is as fast\n" in found.out
+
+
 def test_the_suffix_chooses_the_format(collsim, tmp_path):
     for suffix in ("csv", "json", "md"):
         file = tmp_path / f"out.{suffix}"

@@ -20,8 +20,13 @@ PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 WRITTEN = re.compile(r"^(?:\$ |RUN .*?&& )?(collsim [^\n#]*?)(?: &&.*| +#.*)?$", re.MULTILINE)
 INLINE = re.compile(r"`(collsim \w[^`]*)`")
-MADE = ("run.json", "report.html")
-"""Files that commands before make."""
+MADE = {
+    "run.json": "run --topo hgx_h100 --op all_reduce --size 1M,64M -o run.json -q",
+    "report.html": "",
+    "my_node.yaml": "topo import examples/imports/topo_m.txt -o my_node.yaml",
+    "internode.log": "run --topo hgx_h100 --nodes 2 --op all_reduce --size 64M,1G --format nccl -o internode.log -q",
+}
+"""Files that commands before make, or others like them; nothing where the command itself writes it."""
 INPUT = re.compile(r"[\w./*-]+\.(?:conf|csv|gz|json|log|matrix|txt|xml|ya?ml)$")
 WRITES = ("-o", "--output", "--plot", "--svg", "--perfetto", "--save-config")
 ELSEWHERE = {
@@ -30,12 +35,15 @@ ELSEWHERE = {
     "collsim timeline": "tests/timeline: traces that tests write; --env, --topo, --nodes, --ranks, --fail",
     "collsim calibrate": "tests/cli/test_calibrate.py: logs of both kinds, -o, --plot",
     "collsim doctor": "tests/cli/test_doctor.py",
+    "collsim sweep grid.yaml -o results.jsonl --dask": "tests/sweeps/test_sweep.py: a scheduler and two workers",
     "collsim run --topo hgx_h100 --nodes 96": "tests/simulation/request/test_placement.py: files of Slurm",
     "collsim run --topo hgx_h100 --nodes 32 --op all_to_all_v": "tests/cli/test_tolerance.py: a matrix and --bracket",
     "collsim run --topo hgx_h100 --op all_reduce --profile mine.yaml": "tests/cli/test_calibrate.py",
     "collsim run --topo h100_rail --nodes 16 --op all_reduce --profile mine.yaml": "tests/cli/test_calibrate.py",
 }
 """Beginnings of commands that need a file which no page makes, or leave with an error, and who runs the like."""
+NEEDED = ("topo", "op", "files", "logs", "names")
+"""Parameters without which a command answers nothing, though configuration files may have them."""
 LONG = ("collsim run --topo mi300x_ubb8 --nodes",)
 PLACEHOLDER = re.compile(r"\b(?:FILE|NAME|N|PRESET|OPERATION)\b|\||\$\w+|\.\.\.")
 
@@ -57,8 +65,22 @@ def is_run_here(command):
     words = shlex.split(command)
     read = [word for before, word in pairwise(words) if INPUT.match(word) and before not in WRITES]
     there = all(word in MADE or (ROOT / word).exists() for word in read)
-    whole = len(words) > 3 or words[1:] == ["topo", "list"]
-    return whole and there and not PLACEHOLDER.search(command) and not command.startswith(tuple(ELSEWHERE))
+    needs_nobody = not PLACEHOLDER.search(command) and not command.startswith(tuple(ELSEWHERE))
+    return there and needs_nobody and not is_a_name(command)
+
+
+def is_a_name(command):
+    """True if a page only names the command, with a flag at most, and the arguments that it needs are left out."""
+    words = shlex.split(command)[1:]
+    if {"--help", "-h"} & {*words} or any(INPUT.match(word) for word in words):
+        return False
+    context = click.Context(cli, info_name="collsim")
+    _, found, rest = cli.resolve_command(context, words)
+    while isinstance(found, click.Group) and rest and rest[0] in found.list_commands(context):
+        found, rest = found.get_command(context, rest[0]), rest[1:]
+    alone = any(param.name.startswith("list_") for param in found.params if {*param.opts} & {*rest})
+    needed = any(param.required or param.name in NEEDED for param in found.params)
+    return needed and len(rest) < 2 and not alone
 
 
 ALL = [*commands()]
@@ -100,7 +122,26 @@ RUN = [
 def test_command_runs(collsim, monkeypatch, tmp_path, page, command):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
-    if "run.json" in command and not command.startswith("collsim run"):
-        collsim("run", "--topo", "hgx_h100", "--op", "all_reduce", "--size", "1M,64M", "-o", "run.json", "-q")
+    words = shlex.split(command)
+    for before, word in pairwise(words):
+        if MADE.get(word) and before not in WRITES:
+            assert collsim(*shlex.split(MADE[word])).code == 0
     found = collsim(*shlex.split(command)[1:])
     assert found.code in (0, PARTLY), found.err
+
+
+NAMED = [case for case in ALL if not case.values[1].startswith(tuple(ELSEWHERE)) and not is_run_here(case.values[1])]
+
+
+def test_no_command_of_a_page_is_forgotten():
+    """Whatever no test runs is a pattern with something to put in, or a name, whose help the next test asks for."""
+    forgotten = [
+        each for _, each in (case.values for case in NAMED) if not PLACEHOLDER.search(each) and not is_a_name(each)
+    ]
+    assert forgotten == []
+
+
+@pytest.mark.parametrize(("page", "command"), [case for case in NAMED if is_a_name(case.values[1])])
+def test_a_command_that_is_named_has_help(collsim, page, command):
+    words = [word for word in shlex.split(command)[1:] if not word.startswith("-")]
+    assert collsim(*words, "--help").code == 0

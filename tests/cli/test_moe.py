@@ -48,11 +48,12 @@ def test_table_says_what_was_asked_and_why(collsim):
         assert text in found.out, text
     assert max(map(len, found.out.splitlines())) <= 140
     rows = table(found.out)
-    assert list(rows) == [(ranks, op) for ranks in (8, 16) for op in ("dispatch", "combine", "sum")]
+    ops = ("dispatch", "combine", "sum")
+    assert list(rows) == [*((8, op) for op in ops), (16, "prepare"), *((16, op) for op in ops)]
     for ranks in (8, 16):
         for place in range(5):  # time, least, most, load, bound
-            parts = [float(rows[ranks, op][place]) for op in ("dispatch", "combine", "sum")]
-            before = 0.0 if place or ranks == 8 else float(rows[ranks, "sum"][5])  # of time, over nodes
+            parts = [float(rows[ranks, op][place]) for op in ops]
+            before = 0.0 if place or ranks == 8 else float(rows[ranks, "prepare"][0])  # of time, over nodes
             if place not in (1, 2):  # the least of sums is not the sum of the least
                 assert parts[2] == pytest.approx(parts[0] + parts[1] + before, abs=0.03)
         time, least, most, load, bound = map(float, rows[ranks, "dispatch"][:5])
@@ -144,7 +145,7 @@ def test_csv_has_a_line_for_each_operation(collsim):
 def test_markdown(collsim):
     lines = collsim(*SAMPLED, "--format", "md").out.splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[:8]]
-    assert {len(row) for row in cells} == {16}
+    assert {len(row) for row in cells} == {15}
     assert cells[0][3] == "time (us)"
     assert any(line.startswith("* logical: ") for line in lines)
 

@@ -3,7 +3,11 @@
 Beside `test_forty_wrong_calls`, which has names that are misspelt.
 """
 
+import inspect
+import json
 import math
+import shlex
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -89,7 +93,11 @@ COMMANDS = (
     (f"{ON} --set nic.shared_by=0.5 --nodes 2", "--set nic.shared_by", "nic.shared_by=2"),
     (f"{ON} --fail", "--fail", "--help says what it takes"),
     (f"{ON} --fail nic:node3/5", "--fail", "give --nodes"),
-    (f"{ON} --degrade link:gpu0-nvsw0", "--degrade", "link:gpu0-gpu1=50%"),
+    (f"{ON} --degrade link:gpu0-nvsw0", "--degrade", '"link:gpu0-nvsw0=50%"'),
+    (f"{ON} --degrade gpu:3-5", "--degrade", '"gpu:3-5=50%"'),
+    (f"{ON} --degrade gpu:3-5=half", "--degrade", '"gpu:3-5=50%"'),
+    (f"{ON} --set scale_out.nodes", "--set", "--set scale_out.nodes=VALUE"),
+    (f"{ON} --env NCCL_PROTO", "--env", "--env NCCL_PROTO=VALUE"),
     (f"{ON} --save-config no/such/x.json", "no/such/x.json", "write elsewhere"),
     (f"{ON} --format json -o x.csv", "-o", "write to x.json"),
     (f"{ON} --split MOD", "--split", '"MOD 8"'),
@@ -192,3 +200,108 @@ def test_on_the_command_line(collsim, command, where, right):
     assert f"error: {where}: " in found.err if where else "error: " in found.err
     assert right in found.err
     assert "Traceback" not in found.err
+
+
+SEVERAL = {
+    "nodes": "2,3", "library": "nccl-2.23,nccl-2.27", "dtype": "half,float", "channels": "8,16", "proto": "LL,Simple",
+    "fabric": "rail,fat_tree", "network": "infiniband,roce", "launch": "stream,graph", "profile": "ideal,hgx_h100",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", SEVERAL)
+def test_several_values_are_refused_with_the_command_that_answers_them(collsim, tmp_path, monkeypatch, flag):
+    asked = {"op": "all_reduce,all_gather", "size": "1M", flag: SEVERAL[flag]}
+    if flag in ("fabric", "network"):
+        asked["nodes"] = "2"
+    typed = [part for name, value in asked.items() for part in (f"--{name}", value)]
+    found = collsim("run", "--topo", "hgx_h100", *typed, "--set", "link.latency=1 us")
+    assert (found.code, found.out) == (2, "")
+    (hint,) = [line for line in found.err.splitlines() if "for all of them" in line]
+    document, _, command = hint.partition("echo ")[2].partition(" > grid.yaml && ")
+    (text,) = shlex.split(document)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.yaml").write_text(text)
+    swept = collsim(*shlex.split(command)[1:], "--jobs", "1", "--format", "json")
+    assert swept.code == 0, swept.err
+    points = [each["asked"] for each in json.loads(swept.out)["points"]]
+    assert len(points) == 4
+    assert {str(point[flag]) for point in points} == set(SEVERAL[flag].split(","))
+
+
+def test_several_systems_are_a_comparison(collsim):
+    found = collsim("run", "--topo", "hgx_h100,hgx_b200", "--op", "all_reduce", "--size", "1M")
+    assert (found.code, found.out) == (2, "")
+    command = found.err.partition("for all of them: collsim ")[2]
+    assert collsim(*command.split()).code == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "where"),
+    [
+        ("plot", {"measure": 5}, "measure"),
+        ("to_frame", {"engine": "pandas"}, "engine"),
+        ("to_json", {"indent": 2}, "indent"),
+        ("to_records", {"rows": 1}, "rows"),
+        ("plot", {"measured": {"64M": 1e9}}, "measured"),
+        ("plot", {"measured": {2**26: -1}}, "measured"),
+        ("plot", {"measured": {2**26: math.nan}}, "measured"),
+        ("to_json", {"path": ""}, "path"),
+    ],
+)
+def test_methods_name_their_arguments(method, given, where):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(CollsimError) as caught:
+        getattr(library.simulate(*RUN, profile="ideal"), method)(**given)
+    (fault,) = caught.value.faults
+    assert fault.where == where
+    assert fault.hint
+
+
+def test_methods_of_all_public_classes_do():
+    classes = [each for name in library.__all__ if isinstance(each := getattr(library, name), type)]
+    methods = {
+        f"{each.__name__}.{name}": getattr(each, name)
+        for each in classes
+        for name, member in inspect.getmembers_static(each, lambda member: isinstance(member, FunctionType))
+        if not name.startswith("_") and not issubclass(each, BaseException)
+    }
+    assert len(methods) > 40
+    for method in methods.values():
+        with pytest.raises(CollsimError, match="no such argument"):
+            method(None, no_such_argument=5)
+
+
+@pytest.mark.parametrize("value", [5, math.nan, [], {}, b"x", 10**30, object()])
+def test_a_name_of_a_wrong_kind(value):
+    asked = (
+        *((("simulate_timeline", (STEP,), "environment"),) * (value != {})),
+        ("import_topology", (str(ROOT / "examples/imports/topo_m.txt"),), "like"),
+        ("import_topology", (str(ROOT / "examples/imports/topo_m.txt"),), "kind"),
+        ("simulate_moe", ("hgx_h100",), "kernel"),
+    )
+    for function, given, name in asked:
+        with pytest.raises(CollsimError) as caught:
+            getattr(library, function)(*given, **{name: value})
+        assert [fault.where for fault in caught.value.faults] == [name]
+        assert all(fault.hint for fault in caught.value.faults)
+
+
+@pytest.mark.parametrize("size", [0, -1, 10**29, math.nan, None, "64MB", []])
+def test_a_size_of_an_imported_algorithm(size):
+    with pytest.raises(CollsimError) as caught:
+        library.import_schedule(str(ROOT / "examples/imports/msccl_ring.xml"), size)
+    assert "size" in str(caught.value)
+    assert all(fault.hint for fault in caught.value.faults)
+
+
+@pytest.mark.parametrize("function", ["import_schedule", "simulate_timeline", "simulate_serving"])
+def test_a_file_without_a_name(function):
+    with pytest.raises(CollsimError) as caught:
+        getattr(library, function)("")
+    assert [fault.where for fault in caught.value.faults] == ["file"]
+
+
+def test_a_seed_below_zero():
+    with pytest.raises(CollsimError) as caught:
+        library.simulate_moe("hgx_h100", ep=8, tokens=16, seeds=[-1], skew=1.0)
+    assert [fault.where for fault in caught.value.faults] == ["seeds"]

@@ -117,6 +117,34 @@ def test_tables_on_terminals(plain, name):
         assert max(map(len, found.splitlines())) <= width
 
 
+WIDER = (
+    "run --topo h100_rail --nodes 4 --op all_to_all,all_reduce --size 1M,16G --columns bounds,bytes,rates",
+    "run --topo hgx_h100 --op all_reduce --size 64M --groups tp=2,dp=4 --over dp --algo auto,ring --degrade gpu:3=50%",
+    "compare hgx_h100 hgx_b200 --op all_reduce --size 1K,16G --cost",
+    "compare hgx_h100 hgx_b200 mi355x_ubb8 --op all_reduce,all_to_all --size 64M",
+    "compare mi355x_ubb8 hgx_b200 gb200_nvl72 --op all_to_all --size 1G --ranks 8 --cost --profile ideal",
+    "compare hgx_h100 hgx_b200 --workload examples/training_step.yaml --nodes 2",
+    "tune --topo hgx_h100 --op all_reduce --size 64K --nodes 2",
+    "moe --topo hgx_h100 --nodes 4 --ep 16,32 --tokens 4096 --load-only --skew 1.0 --seeds 0-2",
+    "moe --topo hgx_h100 --nodes 2 --compare hgx_b200,mi300x_ubb8 --ep 8,16 --tokens 512 --load-only",
+    "validate examples/h100_slow.log --topo hgx_h100 --nodes 2",
+    "topo show h100_rail --set scale_out.nodes=4",
+    "topo show gb200_nvl72",
+    "schedule show --topo h100_rail --nodes 2 --op all_to_all --algo direct --size 64M",
+    "explain --topo h100_rail --nodes 2 --op all_reduce --size 64M --no-what-ifs",
+)
+"""Commands with longer cells than those whose tables are kept."""
+
+
+@pytest.mark.parametrize("command", WIDER)
+def test_longer_cells_fit_too(plain, monkeypatch, command):
+    monkeypatch.setitem(COMMANDS, "wider", command)
+    for width in (80, 120, 200):
+        found = shown("wider", width)
+        assert found.count("\n") > 3
+        assert [line for line in found.splitlines() if len(line) > width] == []
+
+
 def test_every_command_that_has_a_table_is_here():
     from collsim.cli import cli
 

@@ -1,5 +1,7 @@
 """Who reaches whose memory, and what those do that do not: by the rules of NCCL, and by what the wires then carry."""
 
+from pathlib import Path
+
 import pytest
 
 import collsim
@@ -240,3 +242,15 @@ def test_tiny_calls_of_a_healthy_pair_of_cards(size, measured_us):
     """Two RTX 4070 Ti SUPER (nccl-tests with an open driver, all-reduce); within the tolerance of `validate`."""
     row = collsim.simulate("pcie_gen5_8gpu", "all_reduce", size, ranks=2).rows[0]
     assert row.time_s * 1e6 == pytest.approx(measured_us, rel=0.25)
+
+
+def test_bridges_in_a_box_of_pcie_say_that_no_channel_rate_was_fitted_to_them():
+    file = Path(__file__).parents[2] / "examples/bridged_box.yaml"
+    found = collsim.simulate(file, "send_recv", "64M", ranks=2)
+    (told,) = [each for each in found.warnings if "bridges" in each]
+    assert told.startswith("gpu0-gpu1, gpu2-gpu3: ")
+    assert "channel_rate" in found.rows[0].limited_by
+    assert "channel_rate" in told
+    for topo, asked in ((file, {"profile": "ideal"}), ("pcie_gen5_8gpu", {}), ("hgx_h100", {})):
+        warnings = collsim.simulate(topo, "send_recv", "64M", ranks=2, **asked).warnings
+        assert not [each for each in warnings if "bridges" in each]

@@ -43,7 +43,41 @@ def test_tables_fit_and_say_what_they_leave_out(made, width):
         assert "--wide shows all" not in text or max(map(len, whole.splitlines())) > 200
 
 
-COLUMNS = ("count", "redop", "root", "low", "high", "algbw", "busbw", "prepare", "logical", "imbalance", "verdict")
+COLUMNS = ("count", "redop", "root", "low", "high", "algbw", "busbw", "logical", "imbalance", "verdict")
+
+
+EXPERTS = {"nodes": 2, "ep": [8, 16], "tokens": 512, "load_only": True}
+
+
+@pytest.mark.parametrize("more", [{}, {"skew": 1.0, "seeds": [0, 1, 2]}], ids=["expected", "drawn"])
+@pytest.mark.parametrize("width", [None, 40, 80, 120, 200])
+def test_what_a_table_of_experts_shows_adds_up_to_its_sum(more, width):
+    found = collsim.simulate_moe("hgx_h100", **EXPERTS, **more)
+    assert any(row.prepare_s for row in found.rows)
+    text = render_moe(found, "table", Screen(width))
+    head = next(line for line in text.splitlines() if line.startswith("# ranks"))
+    parts = 0.0
+    for line in (line for line in text.splitlines() if line.startswith("  ")):
+        named = [name for name in ("time", "least", "most") if name in head]
+        figures = {name: line[: head.index(name) + len(name)].split()[-1] for name in named}
+        if " sum " not in line:
+            parts += float(figures["time"])
+            continue
+        assert float(figures["time"]) == pytest.approx(parts, abs=0.021)
+        assert float(figures.get("least", 0)) <= float(figures["time"]) <= float(figures.get("most", "inf"))
+        parts = 0.0
+
+
+@pytest.mark.parametrize("width", [None, 60, 80, 120])
+def test_what_a_comparison_of_experts_shows_adds_up_to_its_sum(width):
+    found = collsim.compare_moe(["hgx_h100", "hgx_b200"], **EXPERTS)
+    text = render_moe(found, "table", Screen(width))
+    head = next(line for line in text.splitlines() if line.startswith("# ranks"))
+    ends = {name: head.index(name) + len(name) for name in ("prepare", "dispatch", "combine", "sum")}
+    for line in (line for line in text.splitlines() if line.startswith("  ")):
+        prepare, *others = (line[: ends[name]].split(" ")[-1] for name in ends)
+        dispatch, combine, whole = map(float, others)
+        assert whole == pytest.approx(float(prepare or 0) + dispatch + combine, abs=0.021)
 
 
 def test_everything_in_a_file(made):

@@ -395,3 +395,30 @@ def test_names_with_hyphens_and_globs():
         f"leaf-{leaf}->spine{spine}" for leaf in (0, 1) for spine in (0, 1)
     }
     assert len(select(wiring, "nic:node*/1", "").nodes) == 2
+
+
+HALVES = {
+    "nic:node*/4-": "4-5",
+    "nic:node*/-4": "0-4",
+    "nic:node2-/0": "2-3",
+    "nic:node-2/0": "0-2",
+    "gpu:7-": "7-8",
+    "leaf:-1": "0-1",
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_half_a_range_is_told_as_one_with_the_whole_range(name):
+    topology = load_topology("hgx_h100", scale_out={"nodes": 4})
+    for asked in ({"fail": [name]}, {"degrade": {name: "50%"}}):
+        with pytest.raises(InputError, match="half a range") as caught:
+            damaged(topology, **asked)
+        assert HALVES[name] in caught.value.faults[0].hint
+
+
+@pytest.mark.parametrize("name", ["gpu:3-5", "nic:node*/4-7", "switch:nvsw0", "link:gpu0-nvsw1:2"])
+def test_an_example_of_a_share_is_of_what_was_typed(name):
+    for entry in (name, f"{name}=", f"{name}=half"):
+        with pytest.raises(InputError) as caught:
+            damaged(load_topology("hgx_h100"), degrade=[entry])
+        assert f'"{name}=50%"' in caught.value.faults[0].hint

@@ -558,6 +558,22 @@ class TestGraphs:
         with pytest.raises(SpecError, match="parallel edges differ"):
             Topology.from_graph(graph)
 
+    @pytest.mark.parametrize("n", [3, 4, 40])
+    def test_equal_faults_are_told_once_with_their_first_places(self, n):
+        graph = nx.cycle_graph(n)
+        nx.set_edge_attributes(graph, "400 Gb/s", "capacity")
+        graph.edges[0, 1].update(latency_s=-1.0)
+        nx.set_node_attributes(graph, -2.0, "latency_s")
+        with pytest.raises(SpecError) as caught:
+            load_topology(graph)
+        faults = caught.value.faults
+        assert len({(fault.what, fault.hint) for fault in faults}) == len(faults) == 5
+        told = {fault.where: fault.what for fault in faults}
+        assert "latency_s must be seconds, 0 to 1e+06, not -1.0" in told["edge 0-1"]
+        more = f" and {n - 3} more edges" if n > 3 else ""
+        assert f"edge 0-1, edge 0-{n - 1}, edge 1-2{more}" in told
+        assert f"node 0, node 1, node 2{more.replace('edges', 'nodes')}" in told
+
     def test_rates_out_of_all_bounds(self):
         for key, value in (("bandwidth_Bps", 1e308), ("bandwidth_Bps", 1e-3), ("latency_s", 1e300), ("count", 1e300)):
             graph = self.ring()

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from collsim.core.errors import InputError, SpecError
-from collsim.topology import check_file, load_topology, parse_topology
+from collsim.topology import check_file, cluster_names, load_topology, parse_topology, zoo_names
 
 MESH = """schema: collsim.topology/1
 builder: full_mesh
@@ -263,7 +263,7 @@ CASES = {
         MESH,
         "gpu:",
         "nic: {bandwidth: 25 GB/s, per_gpu: 2, shared_by: 2}\ngpu:",
-        ["t.yaml:3: nic.shared_by:", "shared by several GPUs", "leave out per_gpu or shared_by"],
+        ["t.yaml:3: nic.shared_by:", "shared by several GPUs", 'write "per_gpu: 1" beside it'],
     ),
     "no GPU shares": (
         MESH,
@@ -292,14 +292,20 @@ CASES = {
 EXTENDING = {
     "too many GPUs": (
         "gpu: {count: 16}",
-        ["topologies/hgx_h100.yaml:", "switch.ports: 16 GPUs with 5 links each need 80 ports"],
+        ["t.yaml:3: gpu.count: 16 GPUs with 5 links each need 80 ports", "at most 12 GPUs fit"],
     ),
     "unit": ("link: {bandwidth: 25}", ['t.yaml:3: link.bandwidth: "25" has no unit']),
     "key": ("link: {bandwith: 25 GB/s}", ['t.yaml:3: link: unknown key "bandwith"; did you mean "bandwidth"?']),
-    "planes": ("switch: {planes: 5}", ["topologies/hgx_h100.yaml:", "links_per_plane lists 4 planes, but there are 5"]),
+    "planes": (
+        "switch: {planes: 5}",
+        ["t.yaml:3: switch.planes: links_per_plane lists 4 planes, but there are 5", "links_per_plane: 3"],
+    ),
     "section": ("gpu: four", ['t.yaml:3: gpu: "four" where a mapping is needed']),
     "empty section": ("gpu:", ["t.yaml:3: gpu: nothing where a mapping is needed"]),
-    "another builder": ("builder: full_mesh", ["topologies/hgx_h100.yaml:", "switch: a full mesh has no switch"]),
+    "another builder": (
+        "builder: full_mesh",
+        ["t.yaml:3: builder: a full mesh has no switch", "topologies/hgx_h100.yaml:"],
+    ),
     "shipped name": ("name: hgx_h100", ['t.yaml:3: name: the name "hgx_h100" belongs to a shipped topology']),
     "several": ("link: {latency: 1}\nnic: {per_gpu: x}", ["t.yaml:3: link.latency", "t.yaml:4: nic.per_gpu"]),
 }
@@ -313,6 +319,54 @@ def test_bad_extension(case):
     for word in words:
         assert word in str(caught.value)
     assert all(fault.hint for fault in caught.value.faults)
+
+
+ON_TOP = (
+    "builder: full_mesh", "builder: switched", "builder: explicit", "gpu: {count: 1000}", "gpu: {count: 3}",
+    "switch: {planes: 3}", "switch: {ports: 1}", "link: {per_pair: 3}", "nic: {per_gpu: 2}", "nic: {shared_by: 3}",
+    "nic: {ports: 1000}", "in_network_reduction: NVLS", "scale_out: {fabric: single_switch}", "scale_out: {tiers: 1}",
+    "scale_out: {fabric: dragonfly}", "scale_out: {radix: 2}", "scale_out: {network: efa}",
+)  # fmt: skip
+
+
+def refused(load):
+    """The places of what is wrong, if anything is; what is missing has none that was given."""
+    try:
+        load()
+    except SpecError as error:
+        return {fault.where for fault in error.faults if "missing" not in fault.what}
+    return set()
+
+
+@pytest.mark.parametrize("name", [*zoo_names(), *cluster_names()])
+def test_whatever_is_put_on_top_of_a_shipped_file_is_to_blame(name):
+    for text in ON_TOP if name in ("pcie_gen5_8gpu", "hgx_h100", "alps") else ON_TOP[::4]:
+        whole = f"schema: collsim.topology/1\nname: own\nextends: {name}\n{text}\n"
+        places = refused(lambda whole=whole: parse_topology(whole, "t.yaml"))
+        assert {place.partition(":")[0] for place in places} <= {"t.yaml"}
+        section, _, figure = text.partition(": ")
+        if figure.startswith("{"):
+            key, _, value = figure.strip("{}").partition(": ")
+            setting = {f"{section}.{key}": value}
+            places = refused(lambda setting=setting: load_topology(name, overrides=setting))
+            assert places <= {f'overrides["{section}.{key}"]', f"--set {section}.{key}"}
+
+
+def test_of_several_figures_the_name_of_the_shipped_file_stands_for_all():
+    text = "schema: collsim.topology/1\nextends: frontier\nscale_out: {fabric: rail}\nnic: {ports: 900}\n"
+    with pytest.raises(SpecError, match="slingshot has no switch") as caught:
+        parse_topology(text, "t.yaml")
+    assert {fault.where for fault in caught.value.faults} == {"t.yaml:2: extends"}
+
+
+def test_what_to_write_beside_a_figure_that_an_inherited_one_contradicts():
+    text = "schema: collsim.topology/1\nname: own\nextends: pcie_gen5_8gpu\nnic: {per_gpu: 2%s}\n"
+    with pytest.raises(SpecError) as caught:
+        parse_topology(text % "", "t.yaml")
+    (fault,) = caught.value.faults
+    assert fault.where == "t.yaml:4: nic.per_gpu"
+    assert fault.hint.startswith('write "shared_by: 1" beside it; it stands at topologies/pcie_gen5_8gpu.yaml:')
+    assert parse_topology(text % ", shared_by: 1", "t.yaml").n_gpus == 8
 
 
 def test_a_topology_cannot_extend_itself(tmp_path, monkeypatch):

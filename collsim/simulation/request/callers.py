@@ -90,7 +90,7 @@ def argument_names(function: Callable[..., Any]) -> dict[str, None]:
 def _unknown(name: str, function: str, known: Sequence[str]) -> Fault:
     """Return the fault of an argument that is not there."""
     near = SPELLINGS.get(name, nearest(name, known))
-    hint = f'did you mean "{near}"?' if near in known else f"it has {', '.join(known)}"
+    hint = f'did you mean "{near}"?' if near in known else f"it has {', '.join(known) or 'none'}"
     return Fault("no such argument" if not function else f"{function} has no such argument", name, hint)
 
 

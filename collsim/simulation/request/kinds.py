@@ -82,7 +82,7 @@ def _fault(name: str, value: Any, annotation: str) -> Fault | None:
         wrong = type(value).__name__ not in ("bool", "bool_")
         return Fault(f"{name} {shown(value)} is not true or false", name, "pass True or False") if wrong else None
     if name in PATHS and "Path" in annotation:
-        wrongs = [each for each in _entries(value, annotation) if not isinstance(each, str | os.PathLike)]
+        wrongs = [each for each in _entries(value, annotation) if not each or not isinstance(each, str | os.PathLike)]
         return Fault(f"{shown(wrongs[0])} is not a path", name, PATHS[name]) if wrongs else None
     if name in KINDS and not KINDS[name][0](value):
         return Fault(f"{shown(value)} is not {KINDS[name][1]}", name, KINDS[name][2])

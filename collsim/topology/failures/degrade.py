@@ -30,7 +30,6 @@ __all__ = ["cut_faults", "damaged"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-DEGRADE_SHAPE = 'write --degrade "link:gpu0-gpu1=50%", the part of the rate that remains'
 
 
 def damaged(
@@ -87,6 +86,15 @@ def damaged(
     return _rebuilt(topology, names, shares, wreck, summary)
 
 
+def _shape(name: str) -> str:
+    """Return how the share of what is called *name* is written.
+
+    >>> _shape("gpu:3-5")
+    'write --degrade "gpu:3-5=50%", the part of the rate that remains'
+    """
+    return f'write --degrade "{name.strip()[:60] or "link:gpu0-gpu1"}=50%", the part of the rate that remains'
+
+
 def _fail_names(fail: Any, faults: list[Fault]) -> tuple[str, ...]:
     """Return names as texts."""
     entries = _entries(fail)
@@ -110,7 +118,9 @@ def _shares(degrade: Any, faults: list[Fault]) -> dict[str, str]:
     for entry in _entries(degrade):
         name, equals, share = (part.strip() for part in str(entry).rpartition("="))
         if not equals or not name:
-            faults.append(Fault(f'"{str(entry)[:60]}" is not NAME=SHARE', "degrade", DEGRADE_SHAPE))
+            faults.append(
+                Fault(f'"{str(entry)[:60]}" is not NAME=SHARE', "degrade", _shape(str(entry).partition("=")[0]))
+            )
         elif name in shares:
             faults.append(Fault(f'"{name[:60]}" is degraded twice', "degrade", "keep one of the two"))
         else:
@@ -123,7 +133,7 @@ def _share(text: str, name: str, faults: list[Fault]) -> float | None:
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        faults.append(Fault(f'"{text[:40]}" of "{name[:60]}" is not a percentage', "degrade", DEGRADE_SHAPE))
+        faults.append(Fault(f'"{text[:40]}" of "{name[:60]}" is not a percentage', "degrade", _shape(name)))
         return None
     if 0 < share <= 1:
         return share

@@ -32,6 +32,8 @@ MOST_NAMES = 8
 ON_NODE = re.compile(r"node([\d*?\[\]!-]+)/(.+)", re.ASCII)
 RANGE = re.compile(r"(?<![\d\[!-])(\d{1,9})-(\d{1,9})(?![\d\]-])", re.ASCII)
 """Numbers from one to another, outside brackets."""
+HALF = re.compile(r"(?<![\d\[!-])(\d{1,9})-(?![\w\]])|(?:^|(?<=/)|(?<=node))-(\d{1,9})", re.ASCII)
+"""Numbers with one end, outside brackets: ``4-`` or ``-3``."""
 DIGITS_IN_CLASS = re.compile(r"\[!?[\d-]*(?:\d\d+-\d|\d-\d\d)[\d-]*\]", re.ASCII)
 """Brackets that are meant for numbers; they stand for one character, so that ``[10-12]`` is 0, 1 or 2."""
 NUMBERS = re.compile(r"[\d*?\[\]!-]+", re.ASCII)
@@ -91,6 +93,10 @@ def select(wiring: Wiring, text: str, where: str) -> Selection:
         own = [node for node in _matching(wiring, _spelled(kind, each)) if _is(wiring, node, kind)]
         if not own:
             pool = [node for node in range(wiring.n_nodes) if _is(wiring, node, kind)]
+            if half := HALF.search(each):
+                what, number = f'"{half[0]}" in "{name[:60]}" is half a range', int(half[1] or half[2])
+                hint = f"write both ends, such as {number}-{number + 1}" if half[1] else f"write 0-{number}"
+                raise InputError(Fault(what, where, f"{hint}, one number, or * for all"))
             of = "" if each == name else f' of "{name[:60]}"'
             what = f'there is no {kind} "{each[:60]}"{of}'
             raise InputError(Fault(what, where, _near(wiring, pool, each, kind)))

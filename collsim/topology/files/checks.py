@@ -30,7 +30,9 @@ def check(spec: Spec, document: Document) -> Iterator[Fault]:
     yield from _check_reduction(spec, document, str(builder))
     if spec.nic and spec.nic.per_gpu.si > 1 and spec.nic.shared_by.si > 1:
         what = "an adapter is either one of several of a GPU, or shared by several GPUs"
-        yield Fault(what, document.where(("nic", "shared_by")), "leave out per_gpu or shared_by, or write 1")
+        path = document.last_given(("nic", "shared_by"), ("nic", "per_gpu"))
+        hint = document.beside(path, "shared_by" if path[-1] == "per_gpu" else "per_gpu", 1)
+        yield Fault(what, document.where(path), hint)
 
 
 def _check_reduction(spec: Spec, document: Document, builder: str) -> Iterator[Fault]:
@@ -96,8 +98,11 @@ def _check_switch(spec: Spec, document: Document) -> Iterator[Fault]:
     n_planes, links = int(switch.planes.si), switch.links_per_plane.value.numbers
     if len(links) not in (1, n_planes):
         what = f"links_per_plane lists {len(links)} planes, but there {_are(n_planes, 'plane')}"
+        path = document.last_given(("switch", "links_per_plane"), ("switch", "planes"))
         hint = f"write one number, or a list of {n_planes}"
-        yield Fault(what, document.where(("switch", "links_per_plane")), hint)
+        if path[-1] == "planes":
+            hint = document.beside(path, "links_per_plane", max(sum(links) // n_planes, 1))
+        yield Fault(what, document.where(path), hint)
         return
     if spec.gpu is None or spec.gpu.count is None:
         return
@@ -107,7 +112,8 @@ def _check_switch(spec: Spec, document: Document) -> Iterator[Fault]:
     if ports is not None and used > ports:
         what = f"{n_gpus} GPUs with {max(links)} links each need {used} ports, but a switch has {ports}"
         hint = f"at most {ports // max(links)} GPUs fit; lower gpu.count or links_per_plane, or raise switch.ports"
-        yield Fault(what, document.where(("switch", "ports")), hint)
+        paths = (("switch", "ports"), ("gpu", "count"), ("switch", "links_per_plane"))
+        yield Fault(what, document.where(document.last_given(*paths)), hint)
 
 
 def _check_links(n_links: int, most_gpus: int, document: Document) -> Iterator[Fault]:
@@ -138,8 +144,8 @@ def _check_explicit(spec: Spec, document: Document) -> Iterator[Fault]:
         yield Fault("per_pair belongs to the full mesh", document.where(("link", "per_pair")), hint)
     if spec.switch and "links_per_plane" in spec.switch.given:
         hint = "write count: 2 at links, or remove it"
-        where = document.where(("switch", "links_per_plane"))
-        yield Fault("links_per_plane belong to the switched builder", where, hint)
+        what = "links_per_plane belong to the switched builder"
+        yield Fault(what, document.where(("switch", "links_per_plane")), hint)
     if spec.switch and spec.switch.planes is not None:
         hint = "list the switches in nodes, or write builder: switched"
         yield Fault("planes belong to the switched builder", document.where(("switch", "planes")), hint)

@@ -50,6 +50,26 @@ class Document:
                 return f"{self.file}:{self.lines[path[:end]]}"
         return self.file
 
+    def last_given(self, *paths: Path) -> Path:
+        """Return of values that contradict each other the one that was given last, which its user can mend.
+
+        A setting comes after the file, and the file after those that it extends; of equals the first one counts.
+        """
+
+        def age(path: Path) -> int:
+            place = self.place(path)
+            return 0 if place.startswith("--set") else 1 if place.startswith(f"{self.file}:") else 2
+
+        return min((path for path in paths if path in self.origins or path in self.lines), key=age, default=paths[0])
+
+    def beside(self, path: Path, key: str, value: int) -> str:
+        """Return what to do about the value at *path*: give a figure of its section as well; and where that stands."""
+        other = (*path[:-1], key)
+        stands = f"; it stands at {self.place(other)}"
+        if self.place(path).startswith("--set"):
+            return f"set {show_path(other)} to {value} as well{stands}"
+        return f'write "{key}: {value}" beside it{stands}'
+
     def where(self, path: Path) -> str:
         """Return ``file:line: path``, the *where* of a fault."""
         place, shown = self.place(path), show_path(path)

@@ -187,6 +187,15 @@ class TestFit:
         assert all(shift(part)[1] > ALPHA for part in parts)
         assert whole_shift(noise)[1] < ALPHA
 
+    @pytest.mark.parametrize("test", [shift, whole_shift])
+    def test_of_healthy_machines_as_many_are_far_off_as_the_chance_says(self, test):
+        """Times are drawn as the covariance has it: two questions of one log must not find twice as many."""
+        sizes = 2.0 ** np.arange(13, 33, 1.5)
+        noise = Noise(sizes, np.ones(len(sizes)), 15e-6 + sizes / 270e9, np.full(len(sizes), 0.08))
+        draws = np.random.default_rng(1).multivariate_normal(np.zeros(len(sizes)), noise.covariance(), 2000)
+        chances = [test(noise._replace(measured_s=noise.healthy_s * np.exp(draw)))[1] for draw in draws]
+        assert np.mean(np.array(chances) < 0.1) == pytest.approx(0.1, abs=0.02)
+
     def test_the_right_curve_fits_best(self):
         noise = self.noise(np.geomspace(1, 2, 7))
         curves = [noise.healthy_s * np.geomspace(1, end, 7) for end in (1, 1.5, 2, 4)]

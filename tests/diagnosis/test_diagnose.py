@@ -177,10 +177,10 @@ class TestFit:
         assert chance < ALPHA
 
     def test_a_time_that_every_call_takes_longer_adds_up_over_ranges(self):
-        """Half as long again below 1 MiB, a tenth above: no range tells, both together do."""
+        """Two thirds as long again below 1 MiB, an eighth above: no range tells, both together do."""
         sizes = 2.0 ** np.arange(17, 33, 1.5)
         healthy_s = 15e-6 + sizes / 270e9
-        noise = Noise(sizes, healthy_s + 10e-6, healthy_s, np.full(len(sizes), 0.08))
+        noise = Noise(sizes, healthy_s + 11e-6, healthy_s, np.full(len(sizes), 0.08))
         parts = [
             noise.part(np.flatnonzero(rows).tolist()) for rows in (sizes < 2**20, (sizes >= 2**20) & (sizes < 2**25))
         ]
@@ -192,9 +192,25 @@ class TestFit:
         """Times are drawn as the covariance has it: two questions of one log must not find twice as many."""
         sizes = 2.0 ** np.arange(13, 33, 1.5)
         noise = Noise(sizes, np.ones(len(sizes)), 15e-6 + sizes / 270e9, np.full(len(sizes), 0.08))
-        draws = np.random.default_rng(1).multivariate_normal(np.zeros(len(sizes)), noise.covariance(), 2000)
+        draws = np.random.default_rng(1).multivariate_normal(np.zeros(len(sizes)), noise.covariance(), 5000)
         chances = [test(noise._replace(measured_s=noise.healthy_s * np.exp(draw)))[1] for draw in draws]
         assert np.mean(np.array(chances) < 0.1) == pytest.approx(0.1, abs=0.02)
+
+    def test_one_size_that_is_late_is_not_taken_from_the_larger_ones(self):
+        """Between 256 and 512 MiB a prediction becomes sure; that the first is late says nothing of the others' rates."""
+        sizes = 2.0 ** np.arange(28, 33)
+        sigma = np.array([0.39, 0.11, 0.1, 0.1, 0.1])
+        noise = Noise(sizes, sizes / 5e10 * [2.8, 1.9, 1.08, 0.99, 0.98], sizes / 5e10, sigma, over_nodes=True)
+        assert shift(noise)[1] > ALPHA
+        assert shift(noise._replace(measured_s=noise.healthy_s * 1.9))[1] < ALPHA
+
+    def test_the_time_that_a_host_adds_ends_at_no_size(self):
+        """A log from 1 MiB on, one half longer there: its hosts may do that, as those of a log from 8 B on."""
+        sizes = 2.0 ** np.arange(20, 30)
+        noise = Noise(sizes, np.ones(10), 80e-6 + sizes / 25e9, np.full(10, 0.05), over_nodes=True)
+        widths = np.sqrt(np.diag(noise.covariance()))
+        assert widths[0] > 0.35 > widths[3]
+        assert noise.part(range(3, 10)).covariance()[0, 0] == noise.covariance()[3, 3]
 
     def test_the_right_curve_fits_best(self):
         noise = self.noise(np.geomspace(1, 2, 7))

@@ -62,6 +62,9 @@ class Plant(NamedTuple):
 THIN_SPINES = (("scale_out.radix", "16"), ("scale_out.oversubscription", "4"))
 """A leaf for each rail and a quarter of its rate above it: where rails meet in one switch, or above full uplinks,
 nobody can see whether messages cross them."""
+NAMED = (("scale_out.network", "infiniband"),)
+"""A user who asks why a long way is slow says what network it is of; of a log that names none another network than
+assumed is likelier, and the answer asks which it is."""
 TWO_LEAVES = (("scale_out.fabric", "fat_tree"), ("scale_out.racks", "2"), ("scale_out.oversubscription", "4"))
 """Two nodes under each leaf, with a quarter of their rate above it."""
 PLANTS = (
@@ -86,7 +89,7 @@ PLANTS = (
     Plant("pxn_off", "hgx_h100", "all_to_all", nodes=4, figures=THIN_SPINES),
     Plant("uplinks", "hgx_h100", "all_to_all", 1, nodes=4),
     Plant("rank_order", "hgx_h100", "all_gather", nodes=4, figures=TWO_LEAVES),
-    Plant("window", "hgx_h100", "all_reduce", 1, nodes=2),
+    Plant("window", "hgx_h100", "all_reduce", 1, nodes=2, figures=NAMED),
     Plant("partitioned", "mi300x_ubb8", "all_gather", 1),
     Plant("loss", "hgx_h100", "all_reduce", nodes=2, shape=0.5),
     Plant("dips", "hgx_h100", "all_reduce", shape=1.0),

@@ -39,8 +39,9 @@ HOST_BYTES = 2**20
 """Below this the launch times of hosts count. Chosen: the shortest calls take some 20 us, of
 which a launch is a large part."""
 HOST = (0.1, 0.3)
-"""Standard deviation of the time that a host adds to every call, as a part of the least predicted time of the log, within
-a node and between nodes. It ends at no size: large calls bear it, too, and it is lost in them. Chosen, on the healthy ones among the public logs, as `LOCAL`."""
+"""Standard deviation of the time that a host adds to every call, as a part of the least predicted time of the log,
+within a node and between nodes. It ends at no size: large calls bear it, too, and it is lost in them.
+Chosen, on the healthy ones among the public logs, as `LOCAL`."""
 HOST_FACTOR = (0.1, 0.45)
 """Standard deviation of the logarithm of a factor common to these sizes: processors, drivers and proxies differ.
 Chosen, as `HOST`."""
@@ -88,8 +89,10 @@ class Noise(NamedTuple):
     def part(self, chosen: Sequence[int]) -> Noise:
         """Return some of the rows."""
         rows = list(chosen)
-        columns = (column[rows] for column in (self.sizes, self.measured_s, self.healthy_s, self.sigma))
-        return Noise(*columns, self.over_nodes, self.least_s or float(self.healthy_s.min()))
+        least_s = self.least_s or float(self.healthy_s.min())
+        return Noise(
+            self.sizes[rows], self.measured_s[rows], self.healthy_s[rows], self.sigma[rows], self.over_nodes, least_s
+        )
 
     def covariance(self) -> Float:
         """Return float64[n, n] of the errors of the healthy prediction."""

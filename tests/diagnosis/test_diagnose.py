@@ -197,7 +197,7 @@ class TestFit:
         assert np.mean(np.array(chances) < 0.1) == pytest.approx(0.1, abs=0.02)
 
     def test_one_size_that_is_late_is_not_taken_from_the_larger_ones(self):
-        """Between 256 and 512 MiB a prediction becomes sure; that the first is late says nothing of the others' rates."""
+        """From 512 MiB on a prediction is sure; that the size before is late says nothing of the others' rates."""
         sizes = 2.0 ** np.arange(28, 33)
         sigma = np.array([0.39, 0.11, 0.1, 0.1, 0.1])
         noise = Noise(sizes, sizes / 5e10 * [2.8, 1.9, 1.08, 0.99, 0.98], sizes / 5e10, sigma, over_nodes=True)
@@ -421,10 +421,10 @@ def test_a_skew_is_added_to_every_call():
     assert found[0].label == "5 us more for each call"
 
 
-def scored(name="", score=0.0, chi2=7.0, seldom=0.0, ratios=(1.0,) * 7, shape=""):
+def scored(name="", score=0.0, chi2=7.0, seldom=0.0, ratios=(1.0,) * 7, shape="", rms=0.1):
     candidate = ranking._Candidate("", "", (np.array(ratios),), 0.0)
     cause = SimpleNamespace(name=name, seldom=seldom, shape=shape)
-    return ranking._Scored(cause, candidate, (Fit(chi2, score - seldom, 0.1),), 0.0)
+    return ranking._Scored(cause, candidate, (Fit(chi2, score - seldom, rms),), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -445,6 +445,12 @@ def test_rivals_explain_the_rows_as_the_first_does_however_rare_they_are():
     first = scored("first", seldom=2.0, score=2.0)
     rivals = [scored("rare", score=7.0, seldom=4.0), scored("far", score=7.0), scored("off", score=1.0, chi2=90.0)]
     assert ranking._rivals([first, *rivals], 7) == ("rare",)
+
+
+def test_of_causes_about_as_likely_the_nearest_curve_comes_first():
+    """A score that is less by one is worth odds of five to three; more of it outweighs how near a curve is."""
+    far, near, nearest = scored("far", rms=0.2), scored("near", score=0.9, rms=0.05), scored("nearest", 2.5, rms=0.01)
+    assert [one.cause.name for one in ranking._in_order([nearest, far, near])] == ["near", "far", "nearest"]
 
 
 def test_of_a_large_class_four_causes_are_named():

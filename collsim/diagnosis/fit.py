@@ -146,9 +146,14 @@ def shift(noise: Noise) -> tuple[float, float]:
     """Return the mean logarithm of measured over healthy time, and the part of healthy machines that are further off.
 
     Two questions of one number each: the range of sizes is off by one factor, or by one time that every call takes
-    longer. Further off means in either of the two, on either side.
+    longer. Further off means in either of the two, on either side. Rows weigh as their own variances say. Weights of
+    least variance would take one row from another: where a prediction is sure of large sizes and not of the next smaller
+    ones, a range that is 14 % too slow became four standard deviations.
     """
-    means, scores, alike = _asked_twice(noise, np.ones(len(noise.sizes)), noise.healthy_s.min() / noise.healthy_s)
+    covariance = noise.covariance()
+    directions = np.ones(len(noise.sizes)), noise.healthy_s.min() / noise.healthy_s
+    weights = [direction / np.diag(covariance) for direction in directions]
+    means, scores, alike = _asked_twice(noise, covariance, directions, weights)
     furthest = max(scores, key=abs)
     return abs(means[0]) * float(np.sign(furthest)), either_side(abs(furthest), alike)
 
@@ -158,27 +163,28 @@ def whole_shift(noise: Noise) -> tuple[float, float]:
 
     Two questions of one number each: all rates are lower, or every call takes longer by one time. A lower rate takes
     longer by the part of a time that is spent on sending, which is the row's share of the highest rate; a time for each
-    call by its share of the row's. What sizes say apart adds up here. Further off means slower in either of the two.
+    call by its share of the row's. What sizes say apart adds up here, and those that are as they should be say that the
+    machine is: weights are of least variance. Further off means slower in either of the two.
     """
     rates = noise.sizes / noise.healthy_s
-    means, scores, alike = _asked_twice(noise, rates / rates.max(), noise.healthy_s.min() / noise.healthy_s)
+    covariance = noise.covariance()
+    directions = rates / rates.max(), noise.healthy_s.min() / noise.healthy_s
+    weights = [np.linalg.solve(covariance, direction) for direction in directions]
+    means, scores, alike = _asked_twice(noise, covariance, directions, weights)
     place = int(np.argmax(scores))
     return means[place], slower_side(scores[place], alike)
 
 
-def _asked_twice(noise: Noise, first: Float, second: Float) -> tuple[list[float], list[float], float]:
-    """Return the numbers that fit best along two directions, in standard deviations too, and how alike these are.
+def _asked_twice(
+    noise: Noise, covariance: Float, directions: tuple[Float, Float], weights: Sequence[Float]
+) -> tuple[list[float], list[float], float]:
+    """Return the numbers that fit along two directions with some weights, in standard deviations too.
 
-    Rows weigh as their own variances say; that neighbours err alike widens the number and is no ground to take one row
-    from another. Weights of least variance do that, and where a prediction is sure of large sizes and not of the next
-    smaller ones they make little of a wrong covariance: 14 % too slow became four standard deviations. The last
-    is the correlation of the two scores over healthy machines: they are read from the same rows.
+    The last is how alike the two scores are, as a correlation over healthy machines: they are read from the same rows.
     """
-    covariance = noise.covariance()
-    weights = [direction / np.diag(covariance) for direction in (first, second)]
     spreads = [float(np.sqrt(weight @ covariance @ weight)) for weight in weights]
     found = [float(weight @ noise.residual) for weight in weights]
-    means = [each / float(weight @ along) for each, weight, along in zip(found, weights, (first, second), strict=True)]
+    means = [each / float(weight @ along) for each, weight, along in zip(found, weights, directions, strict=True)]
     scores = [each / spread for each, spread in zip(found, spreads, strict=True)]
     return means, scores, float(weights[0] @ covariance @ weights[1]) / (spreads[0] * spreads[1])
 

@@ -147,8 +147,8 @@ def shift(noise: Noise) -> tuple[float, float]:
 
     Two questions of one number each: the range of sizes is off by one factor, or by one time that every call takes
     longer. Further off means in either of the two, on either side. Rows weigh as their own variances say. Weights of
-    least variance would take one row from another: where a prediction is sure of large sizes and not of the next smaller
-    ones, a range that is 14 % too slow became four standard deviations.
+    least variance would take one row from another: where a prediction is sure of large sizes and not of the next
+    smaller ones, a range that is 14 % too slow became four standard deviations.
     """
     covariance = noise.covariance()
     directions = np.ones(len(noise.sizes)), noise.healthy_s.min() / noise.healthy_s

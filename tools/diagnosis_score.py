@@ -273,7 +273,7 @@ def score_healthy(plants: Sequence[Plant], logs: int, first_seed: int) -> tuple[
 
 TOPOLOGIES = (
     ("Polaris", "polaris"), ("Alps", "alps"), ("B200 HGX", "hgx_b200"), ("B200 (Lambda", "hgx_b200"),
-    ("GH200", None), ("GB200", "gb200_nvl72"), ("H100 PCIe", None), ("H100 SXM", "hgx_h100"), ("H20", "hgx_h100"),
+    ("GH200", None), ("GB200", "gb200_nvl72"), ("H100 PCIe", None), ("H100 SXM", "hgx_h100"), ("H20", "hgx_h20"),
     ("MI325X", "mi325x_ubb8"), ("gfx950", "mi355x_ubb8"), ("MI350X/MI355X", "mi355x_ubb8"), ("MI300X", "mi300x_ubb8"),
     ("V100-SXM2", "dgx1_v100"), ("A100-SXM4", "dgx_a100"),
 )  # fmt: skip
@@ -289,7 +289,7 @@ ADAPTERS = {
     "snellius": {"nic.bandwidth": "200 Gb/s"},
 }
 """Adapters of the machines of some logs, by a word of the file's name, as the index describes them."""
-SERVERS = ("hgx_b200", "hgx_h100", "mi325x_ubb8", "mi355x_ubb8", "mi300x_ubb8", "dgx1_v100", "dgx_a100")
+SERVERS = ("hgx_b200", "hgx_h100", "hgx_h20", "mi325x_ubb8", "mi355x_ubb8", "mi300x_ubb8", "dgx1_v100", "dgx_a100")
 """Topologies of one host: the index says how many there were."""
 
 

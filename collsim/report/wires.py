@@ -109,7 +109,7 @@ def wire_notes(rows: Iterable[Wires]) -> list[str]:
         "them: less than the ring that it assumes. It is no rate of a wire (--columns rates)"
         for algo, ratio in most.items()
     ] + [
-        f"{algo}: busbw is above the rate of an adapter, as it counts messages within the node, too; an adapter carries "
-        f"{rate_Bps / 1e9:.3g} GB/s (--columns rates)"
+        f"{algo}: busbw is above the rate of an adapter, as it counts messages within the node, too; an adapter "
+        f"carries {rate_Bps / 1e9:.3g} GB/s (--columns rates)"
         for algo, rate_Bps in carried.items()
     ]

@@ -88,6 +88,19 @@ QUESTIONS = {
     "F09": Question("ROCm/mori#107", "logical bandwidth may exceed the adapter's, physical may not"),
     "F13": Question("aliyun/SimAI#208 and #136", "groups of 8 take the same time at any number of nodes, with their number told"),
 }  # fmt: skip
+OTHERS = {
+    "NVIDIA/nccl-tests#272": (475, 0.05, "hgx_h200", "all_reduce", "4G", {}),
+    "NVIDIA/nccl#1374": (215, 0.05, "hgx_h800", "all_reduce", "8G", {}),
+    "NVIDIA/nccl-tests#309": (470, 0.05, "hgx_h100", "all_reduce", "8G", {"scale_out.nodes": "2"}),
+    "NVIDIA/nccl-tests#119": (95.7, 0.1, "dgx_a100", "all_reduce", "128M", {"scale_out.nodes": "2", "nic.shared_by": "2"}),
+    "NVIDIA/nccl#412": (24, 0.1, "dgx_a100", "all_reduce", "8G", {"scale_out.nodes": "12", "nic.shared_by": "8"}),
+    "NVIDIA/nccl-tests#153": (161, 0.15, "hgx_h800", "all_reduce", "8G", {"scale_out.nodes": "2", "scale_out.network": "roce", "nic.bandwidth": "100 Gb/s"}),
+}  # fmt: skip
+"""More questions with a bus bandwidth, in GB/s: measured or called right there, how far the model may be off, and what
+was run: H200 and H800 in one node, 2 nodes of H100, 2 of A100 with 4 x 200 Gb/s, 12 with one, 2 of H800 with 100 Gb/s.
+Not met, though asked: 366 GB/s on four H100 nodes (nccl-tests#309) are 326, as E12; an all-to-all of four H100 that falls
+by an eighth above 512 MiB (NVIDIA/nccl#2169), where NCCL sends twice as many parts at once, rises by a twentieth here and
+on the four machines whose logs there are."""
 KERNEL = "deepep_v1_h800"
 """Of the time of the question."""
 CAUSES = ["slow_bus", "slow_adapters", "gdr_off", "sockets", "one_bus", "few_channels", "protocol"]
@@ -401,6 +414,58 @@ class TestScaling:
         assert nvls[1] < ring[1]
 
 
+class TestOthers:
+    """Questions beyond the table, tried by hand."""
+
+    @pytest.mark.parametrize("source", OTHERS)
+    def test_a_rate_that_was_asked_about(self, source):
+        known, near, name, op, size, figures = OTHERS[source]
+        assert busbw(load_topology(name, figures), op, size) == pytest.approx(known, rel=near)
+
+    def test_more_channels_for_each_peer_cure_eight_nodes(self):
+        """NVIDIA/nccl#1272: send and receive of GH200 falls by a quarter from four to eight nodes; a variable cures it."""
+        four, eight = (busbw("alps", "send_recv", "512M", ranks=ranks) for ranks in (16, 32))
+        cured = busbw("alps", "send_recv", "512M", ranks=32, environment={"NCCL_NCHANNELS_PER_NET_PEER": "4"})
+        assert eight < 0.8 * four
+        assert cured == pytest.approx(four, rel=0.05)
+
+    def test_a_long_way_halves_the_ring(self):
+        """NVIDIA/nccl-tests#241: the peak at 20 us between nodes, nearly half of it at several hundred."""
+        near, far = (
+            busbw(
+                cluster("hgx_h100", 4, scale_out__link_latency=late),
+                "all_reduce",
+                "8G",
+                algo="ring",
+                library="nccl-2.22",
+            )
+            for late in ("10 us", "300 us")
+        )
+        assert near > 0.95 * busbw(cluster("hgx_h100", 4), "all_reduce", "8G", algo="ring", library="nccl-2.22")
+        assert 0.5 < far / near < 0.7
+
+    def test_H20_has_the_links_of_H100(self):
+        """deepseek-ai/DeepEP#138: 327 GB/s of fp8, 344 of bf16 and 333 of combine in a node; #148: 62 on two nodes."""
+        node = [
+            row.logical_Bps / 1e9
+            for form in ("fp8", "bf16")
+            for row in collsim.simulate_moe("hgx_h20", ep=8, tokens=4096, mode="normal", dispatch=form).rows[:2]
+        ]
+        assert node[:2] == pytest.approx([327, 333], rel=0.1)
+        assert node[2:] == pytest.approx([344, 333], rel=0.1)
+        combine = collsim.simulate_moe(cluster("hgx_h20", 2), ep=16, tokens=4096, mode="normal").rows[1]
+        assert combine.logical_Bps / 1e9 == pytest.approx(62, rel=0.1)
+
+    @pytest.mark.deep
+    def test_access_control_halves_an_adapter(self, tmp_path):
+        """NVIDIA/nccl-tests#112: 9.84 GB/s over one of 200 Gb/s, by access control of PCIe as the answer has it."""
+        one = {"nic.shared_by": "8", "scale_out.network": "roce"}
+        rates = {1024: 9.8, 2048: 9.84, 4096: 9.84, 8192: 9.85}
+        found = diagnosis_of(tmp_path, "dgx_a100", "all_reduce", 16, 2, rates, overrides=one, causes=CAUSES)
+        assert found.verdict == "faulty"
+        assert found.rank_of("slow_bus") == 1
+
+
 class TestConfusion:
     def test_F01(self):
         topo = cluster("dgx1_v100", 2, nic__shared_by="8", nic__bandwidth="100 Gb/s", scale_out__network="efa")
@@ -470,7 +535,7 @@ def test_every_question_has_a_test_or_a_reason():
     tests = {
         name.removeprefix("test_")
         for kind in vars(sys.modules[__name__]).values()
-        if isinstance(kind, type) and kind.__name__ not in ("Question", "TestFoundThoughTheRateMisses")
+        if isinstance(kind, type) and kind.__name__ not in ("Question", "TestOthers", "TestFoundThoughTheRateMisses")
         for name in vars(kind)
         if name.startswith("test_")
     }

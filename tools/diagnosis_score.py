@@ -62,6 +62,9 @@ class Plant(NamedTuple):
 THIN_SPINES = (("scale_out.radix", "16"), ("scale_out.oversubscription", "4"))
 """A leaf for each rail and a quarter of its rate above it: where rails meet in one switch, or above full uplinks,
 nobody can see whether messages cross them."""
+NAMED = (("scale_out.network", "infiniband"),)
+"""A user who asks why a long way is slow says what network it is of; of a log that names none another network than
+assumed is likelier, and the answer asks which it is."""
 TWO_LEAVES = (("scale_out.fabric", "fat_tree"), ("scale_out.racks", "2"), ("scale_out.oversubscription", "4"))
 """Two nodes under each leaf, with a quarter of their rate above it."""
 PLANTS = (
@@ -86,7 +89,7 @@ PLANTS = (
     Plant("pxn_off", "hgx_h100", "all_to_all", nodes=4, figures=THIN_SPINES),
     Plant("uplinks", "hgx_h100", "all_to_all", 1, nodes=4),
     Plant("rank_order", "hgx_h100", "all_gather", nodes=4, figures=TWO_LEAVES),
-    Plant("window", "hgx_h100", "all_reduce", 1, nodes=2),
+    Plant("window", "hgx_h100", "all_reduce", 1, nodes=2, figures=NAMED),
     Plant("partitioned", "mi300x_ubb8", "all_gather", 1),
     Plant("loss", "hgx_h100", "all_reduce", nodes=2, shape=0.5),
     Plant("dips", "hgx_h100", "all_reduce", shape=1.0),
@@ -270,7 +273,7 @@ def score_healthy(plants: Sequence[Plant], logs: int, first_seed: int) -> tuple[
 
 TOPOLOGIES = (
     ("Polaris", "polaris"), ("Alps", "alps"), ("B200 HGX", "hgx_b200"), ("B200 (Lambda", "hgx_b200"),
-    ("GH200", None), ("GB200", "gb200_nvl72"), ("H100 PCIe", None), ("H100 SXM", "hgx_h100"), ("H20", "hgx_h100"),
+    ("GH200", None), ("GB200", "gb200_nvl72"), ("H100 PCIe", None), ("H100 SXM", "hgx_h100"), ("H20", "hgx_h20"),
     ("MI325X", "mi325x_ubb8"), ("gfx950", "mi355x_ubb8"), ("MI350X/MI355X", "mi355x_ubb8"), ("MI300X", "mi300x_ubb8"),
     ("V100-SXM2", "dgx1_v100"), ("A100-SXM4", "dgx_a100"),
 )  # fmt: skip
@@ -286,7 +289,7 @@ ADAPTERS = {
     "snellius": {"nic.bandwidth": "200 Gb/s"},
 }
 """Adapters of the machines of some logs, by a word of the file's name, as the index describes them."""
-SERVERS = ("hgx_b200", "hgx_h100", "mi325x_ubb8", "mi355x_ubb8", "mi300x_ubb8", "dgx1_v100", "dgx_a100")
+SERVERS = ("hgx_b200", "hgx_h100", "hgx_h20", "mi325x_ubb8", "mi355x_ubb8", "mi300x_ubb8", "dgx1_v100", "dgx_a100")
 """Topologies of one host: the index says how many there were."""
 
 

@@ -312,7 +312,7 @@ def _which_network(file: str, topology: Topology) -> str:
     here = "" if topology.cluster is None else topology.cluster.spec.network
     return (
         f"{file} is slower than a sound machine on {here}, and no line of it names its network: which one "
-        "is it? A log of NCCL_DEBUG=INFO says so; --network and --set nic.bandwidth say it here"
+        "is it? A log of NCCL_DEBUG=INFO says so; --set scale_out.network and nic.bandwidth say it here"
     )
 
 

@@ -30,6 +30,9 @@ twelfth of the time, so that the best degrees of two causes with one curve diffe
 MARGIN = 4.0
 """The score of a cause must be better than that of the healthy machine by so much: odds of seven to one.
 Chosen: twice the penalty of a free number, so that no cause is named for fitting noise with one."""
+TIE = 1.0
+"""Of causes whose scores differ by less the one with the nearest curve comes first. Chosen: odds of five to three, less
+than the noise of a row or two moves them by."""
 UNLIKELY = 1e-3
 """A cause that would be as far off more seldom does not explain a log. Chosen, the same as `fit.ALPHA`."""
 PARAMETER = 2.0
@@ -82,6 +85,10 @@ class _Scored:
     def chi2(self) -> float:
         return sum(fit.chi2 for fit in self.fits)
 
+    @property
+    def distance(self) -> float:
+        return sum(fit.rms**2 for fit in self.fits)
+
     def fits_all(self, rows: int) -> bool:
         """Return True if a machine with the cause is as far off as the *rows* of all logs often enough."""
         from scipy.special import chdtrc
@@ -103,7 +110,7 @@ def ranked(subjects: Sequence[Subject], causes: Sequence[Cause], bench: Bench, e
             looked_at.append(cause.name)
             degrees = [_fitted(cause, one, subjects, bonus) for one in candidates]
             scored.append(min(degrees, key=lambda one: one.score))
-    better = sorted((one for one in scored if _is_better(one, healthy, healthy_score)), key=lambda one: one.score)
+    better = _in_order([one for one in scored if _is_better(one, healthy, healthy_score)])
     findings = _findings(better, healthy_score, subjects, evidence)
     curves = {one.cause.name: tuple(_curve(one, place, subjects) for place in range(len(subjects))) for one in better}
     return Ranked(findings, curves, tuple(looked_at), _rivals(better, sum(len(one.noise.sizes) for one in subjects)))
@@ -115,13 +122,23 @@ def _rivals(better: Sequence[_Scored], rows: int) -> tuple[str, ...]:
     return tuple(name for name, told in likely[1:] if abs(told - likely[0][1]) < MARGIN)
 
 
+def _in_order(scored: Sequence[_Scored]) -> list[_Scored]:
+    """Return causes the likeliest first, of those that are about as likely the nearest."""
+    rest, found = sorted(scored, key=lambda one: one.score), []
+    while rest:
+        alike = [one for one in rest if one.score < rest[0].score + TIE]
+        found.append(min(alike, key=lambda one: one.distance))
+        rest.remove(found[-1])
+    return found
+
+
 def _departs(ratios: Float) -> bool:
     return bool(np.abs(np.log(ratios)).max() > NOTHING)
 
 
 def _is_better(one: _Scored, healthy: Sequence[Fit], healthy_score: float) -> bool:
     """Return True if a cause fits better than the healthy machine, both in likelihood and in plain distance."""
-    nearer = sum(fit.rms**2 for fit in one.fits) < sum(fit.rms**2 for fit in healthy)
+    nearer = one.distance < sum(fit.rms**2 for fit in healthy)
     return nearer and one.score < healthy_score - MARGIN
 
 

@@ -30,7 +30,7 @@ DIRECT = ((6, "dgx1_v100"), (12, "dgx_a100"), (18, "hgx_h100"))
 """Most direct links of a GPU, and the generation that has so many."""
 KNOWN = (
     ("V100", "dgx1_v100"), ("A10G", PCIE4), ("A100 PCIe", "dgx_a100"), ("A100", "dgx_a100"), ("H100", "hgx_h100"),
-    ("H200", "hgx_h200"), ("B200", "hgx_b200"), ("B300", "hgx_b300"), ("MI210", "mi250x_node"),
+    ("H200", "hgx_h200"), ("H20", "hgx_h20"), ("B200", "hgx_b200"), ("B300", "hgx_b300"), ("MI210", "mi250x_node"),
     ("MI250X", "mi250x_node"), ("MI300", "mi300x_ubb8"), ("MI355X", "mi355x_ubb8"),
 )  # fmt: skip
 """Part of a GPU's name, and the system with its links."""

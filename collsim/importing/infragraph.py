@@ -26,7 +26,8 @@ __all__ = ["read_infragraph"]
 
 SYSTEMS = (
     (r"GB300", "gb300_nvl72"), (r"GB200|Grace Blackwell", "gb200_nvl72"), (r"B300", "hgx_b300"), (r"B200", "hgx_b200"),
-    (r"H100", "hgx_h100"), (r"H200", "hgx_h200"), (r"H800", "hgx_h800"), (r"A100", "dgx_a100"), (r"V100", "dgx1_v100"),
+    (r"H100", "hgx_h100"), (r"H200", "hgx_h200"), (r"H20\b", "hgx_h20"), (r"H800", "hgx_h800"), (r"A100", "dgx_a100"),
+    (r"V100", "dgx1_v100"),
     (r"MI355", "mi355x_ubb8"), (r"MI350", "mi350x_ubb8"), (r"MI325", "mi325x_ubb8"), (r"MI300X", "mi300x_ubb8"),
 )  # fmt: skip
 """What accelerators are called in descriptions, and the system that has them; the first match counts."""

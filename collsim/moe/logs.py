@@ -40,7 +40,7 @@ EACH = re.compile(
     rf"\[rank (\d+)\] Dispatch bandwidth: {NUMBER} GB/s, avg_t={NUMBER} us \| "
     rf"Combine bandwidth: {NUMBER} GB/s, avg_t={NUMBER} us"
 )
-TOLD = re.compile(r"\[tuning\] Best dispatch|\[rank \d+\] Dispatch (?:\+ combine )?bandwidth:")
+TOLD = re.compile(r"\[tuning\] Best (?:dispatch|combine)|\[rank \d+\] Dispatch (?:\+ combine )?bandwidth:")
 TEST_TOKENS = 8
 """Tokens of the tests are multiples of so many; masked choices make the bytes a little less."""
 

@@ -89,17 +89,27 @@ def _bytes(wires: Callable[[T], Wires | None], tier: str) -> Column[T]:
 
 
 def wire_notes(rows: Iterable[Wires]) -> list[str]:
-    """Return why the busbw of some algorithms is above the line rate of a node's adapters, a sentence for each."""
+    """Return why the busbw of some algorithms is above the line rate of adapters, a sentence for each.
+
+    That of an all-reduce counts what a node would send over all of its adapters; that of an all-to-all what each rank
+    sends, to ranks of its own node, too.
+    """
     most: dict[str, float] = {}
+    carried: dict[str, float] = {}
     for row in rows:
         bus, adapter = _load(row, "bus"), _load(row, "adapter")
-        if row.op != "all_reduce" or bus is None or adapter is None or row.time_s <= 0:
+        if bus is None or adapter is None or row.time_s <= 0:
             continue
-        line_Bps = adapter.line_Bps * bus.node_bytes / adapter.sent_bytes
-        if row.busbw_Bps > line_Bps:
+        if row.op == "all_reduce" and row.busbw_Bps > adapter.line_Bps * bus.node_bytes / adapter.sent_bytes:
             most[row.algo] = max(most.get(row.algo, 0.0), row.busbw_Bps * row.time_s / bus.node_bytes)
+        if row.op == "all_to_all" and row.busbw_Bps > adapter.line_Bps:
+            carried[row.algo] = max(carried.get(row.algo, 0.0), adapter.sent_bytes / row.time_s)
     return [
         f"{algo}: busbw is above the rate of the adapters, as it counts up to {ratio:.3g} times what a node sends over "
         "them: less than the ring that it assumes. It is no rate of a wire (--columns rates)"
         for algo, ratio in most.items()
+    ] + [
+        f"{algo}: busbw is above the rate of an adapter, as it counts messages within the node, too; an adapter "
+        f"carries {rate_Bps / 1e9:.3g} GB/s (--columns rates)"
+        for algo, rate_Bps in carried.items()
     ]

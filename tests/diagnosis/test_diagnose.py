@@ -177,15 +177,40 @@ class TestFit:
         assert chance < ALPHA
 
     def test_a_time_that_every_call_takes_longer_adds_up_over_ranges(self):
-        """Half as long again below 1 MiB, a tenth above: no range tells, both together do."""
+        """Two thirds as long again below 1 MiB, an eighth above: no range tells, both together do."""
         sizes = 2.0 ** np.arange(17, 33, 1.5)
         healthy_s = 15e-6 + sizes / 270e9
-        noise = Noise(sizes, healthy_s + 10e-6, healthy_s, np.full(len(sizes), 0.08))
+        noise = Noise(sizes, healthy_s + 11e-6, healthy_s, np.full(len(sizes), 0.08))
         parts = [
             noise.part(np.flatnonzero(rows).tolist()) for rows in (sizes < 2**20, (sizes >= 2**20) & (sizes < 2**25))
         ]
         assert all(shift(part)[1] > ALPHA for part in parts)
         assert whole_shift(noise)[1] < ALPHA
+
+    @pytest.mark.parametrize("test", [shift, whole_shift])
+    def test_of_healthy_machines_as_many_are_far_off_as_the_chance_says(self, test):
+        """Times are drawn as the covariance has it: two questions of one log must not find twice as many."""
+        sizes = 2.0 ** np.arange(13, 33, 1.5)
+        noise = Noise(sizes, np.ones(len(sizes)), 15e-6 + sizes / 270e9, np.full(len(sizes), 0.08))
+        draws = np.random.default_rng(1).multivariate_normal(np.zeros(len(sizes)), noise.covariance(), 5000)
+        chances = [test(noise._replace(measured_s=noise.healthy_s * np.exp(draw)))[1] for draw in draws]
+        assert np.mean(np.array(chances) < 0.1) == pytest.approx(0.1, abs=0.02)
+
+    def test_one_size_that_is_late_is_not_taken_from_the_larger_ones(self):
+        """From 512 MiB on a prediction is sure; that the size before is late says nothing of the others' rates."""
+        sizes = 2.0 ** np.arange(28, 33)
+        sigma = np.array([0.39, 0.11, 0.1, 0.1, 0.1])
+        noise = Noise(sizes, sizes / 5e10 * [2.8, 1.9, 1.08, 0.99, 0.98], sizes / 5e10, sigma, over_nodes=True)
+        assert shift(noise)[1] > ALPHA
+        assert shift(noise._replace(measured_s=noise.healthy_s * 1.9))[1] < ALPHA
+
+    def test_the_time_that_a_host_adds_ends_at_no_size(self):
+        """A log from 1 MiB on, one half longer there: its hosts may do that, as those of a log from 8 B on."""
+        sizes = 2.0 ** np.arange(20, 30)
+        noise = Noise(sizes, np.ones(10), 80e-6 + sizes / 25e9, np.full(10, 0.05), over_nodes=True)
+        widths = np.sqrt(np.diag(noise.covariance()))
+        assert widths[0] > 0.35 > widths[3]
+        assert noise.part(range(3, 10)).covariance()[0, 0] == noise.covariance()[3, 3]
 
     def test_the_right_curve_fits_best(self):
         noise = self.noise(np.geomspace(1, 2, 7))
@@ -396,10 +421,10 @@ def test_a_skew_is_added_to_every_call():
     assert found[0].label == "5 us more for each call"
 
 
-def scored(name="", score=0.0, chi2=7.0, seldom=0.0, ratios=(1.0,) * 7, shape=""):
+def scored(name="", score=0.0, chi2=7.0, seldom=0.0, ratios=(1.0,) * 7, shape="", rms=0.1):
     candidate = ranking._Candidate("", "", (np.array(ratios),), 0.0)
     cause = SimpleNamespace(name=name, seldom=seldom, shape=shape)
-    return ranking._Scored(cause, candidate, (Fit(chi2, score - seldom, 0.1),), 0.0)
+    return ranking._Scored(cause, candidate, (Fit(chi2, score - seldom, rms),), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -420,6 +445,12 @@ def test_rivals_explain_the_rows_as_the_first_does_however_rare_they_are():
     first = scored("first", seldom=2.0, score=2.0)
     rivals = [scored("rare", score=7.0, seldom=4.0), scored("far", score=7.0), scored("off", score=1.0, chi2=90.0)]
     assert ranking._rivals([first, *rivals], 7) == ("rare",)
+
+
+def test_of_causes_about_as_likely_the_nearest_curve_comes_first():
+    """A score that is less by one is worth odds of five to three; more of it outweighs how near a curve is."""
+    far, near, nearest = scored("far", rms=0.2), scored("near", score=0.9, rms=0.05), scored("nearest", 2.5, rms=0.01)
+    assert [one.cause.name for one in ranking._in_order([nearest, far, near])] == ["near", "far", "nearest"]
 
 
 def test_of_a_large_class_four_causes_are_named():

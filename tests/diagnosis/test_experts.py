@@ -79,6 +79,7 @@ def test_tokens_and_ranks_of_low_latency_follow_from_its_lines(tmp_path):
 def test_other_logs_are_told_apart(tmp_path):
     assert not is_moe_log("examples/h100_slow.log")
     assert is_moe_log(written(tmp_path / "log", normal(40)))
+    assert is_moe_log(written(tmp_path / "one", "[tuning] Best combine: SMs 24, NVL chunk 4: 62.15 GB/s (NVL)"))
     with pytest.raises(SpecError, match="no line of a result"):
         read_moe_log("examples/h100_slow.log")
 

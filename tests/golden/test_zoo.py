@@ -21,6 +21,7 @@ TOTALS = {
     "dgx2_v100": (16, 150.0, 300.0, 4.8),  # 6 links x 25
     "dgx_a100": (8, 300.0, 600.0, 4.8),  # 12 links x 25
     "hgx_h100": (8, 450.0, 900.0, 7.2),  # 18 links x 25
+    "hgx_h20": (8, 450.0, 900.0, 7.2),  # 18 links x 25
     "hgx_h200": (8, 450.0, 900.0, 7.2),  # 18 links x 25
     "hgx_h800": (8, 200.0, 400.0, 3.2),  # 8 links x 25
     "gh200_nvl32": (32, 450.0, 900.0, 28.8),  # 18 links x 25; 14.4 TB/s in one direction
@@ -44,6 +45,7 @@ SWITCHES = {
     "dgx2_v100": (12, 16, 18, [1] * 6, 6, 144),  # 16 x 6 to the GPUs, 6 x 8 between the boards
     "dgx_a100": (6, 16, 36, [2] * 6, 12, 96),
     "hgx_h100": (4, 40, 64, [5, 4, 4, 5], 18, 144),
+    "hgx_h20": (4, 40, 64, [5, 4, 4, 5], 18, 144),
     "hgx_h200": (4, 40, 64, [5, 4, 4, 5], 18, 144),
     "hgx_h800": (4, 16, 64, [2] * 4, 8, 64),
     "gh200_nvl32": (18, 32, 64, [1] * 18, 18, 576),
@@ -90,7 +92,8 @@ def test_totals(name):
 MEMORIES = {
     "dgx1_v100": (4096, 1.75), "dgx2_v100": (4096, 1.75),  # HBM2
     "dgx_a100": (5120, 3.2), "mi250x_8oam": (4096, 3.2), "mi250x_node": (4096, 3.2),  # HBM2e; of a die
-    "hgx_h100": (5120, 5.23), "hgx_h800": (5120, 5.23), "mi300x_ubb8": (8192, 5.2),  # HBM3
+    "hgx_h100": (5120, 5.23), "hgx_h800": (5120, 5.23), "hgx_h20": (6144, 5.23),
+    "mi300x_ubb8": (8192, 5.2),  # HBM3
     "hgx_h200": (6144, 6.25), "gh200_nvl32": (6144, 6.25), "mi325x_ubb8": (8192, 6.0),  # HBM3e, as the next
     "mi350x_ubb8": (8192, 8.0), "mi355x_ubb8": (8192, 8.0), "hgx_b200": (8192, 8.0), "hgx_b300": (8192, 8.0),
     "gb200_nvl72": (8192, 8.0), "gb300_nvl72": (8192, 8.0),
@@ -289,6 +292,7 @@ SCALE_OUT = {
     "dgx2_v100": 6.25,  # 8 x 100 Gb/s for 16 GPUs
     "dgx_a100": 25.0,
     "hgx_h100": 50.0,
+    "hgx_h20": 50.0,
     "hgx_h200": 50.0,
     "hgx_h800": 50.0,
     "gh200_nvl32": 50.0,
@@ -381,7 +385,7 @@ def test_latency_is_that_of_hardware(name):
 
 def test_achievable_rates():
     usable = {name: describe(load_topology(name))["per_gpu_achievable_uni_Bps"] / 1e9 for name in ZOO}
-    for name in ("hgx_h100", "hgx_h200", "gh200_nvl32"):
+    for name in ("hgx_h100", "hgx_h20", "hgx_h200", "gh200_nvl32"):
         assert usable[name] == pytest.approx(370.8, rel=1e-3)  # 18 x 20.6
     assert usable["hgx_h800"] == pytest.approx(164.8, rel=1e-3)  # 8 x 20.6
     for name in ("hgx_b200", "hgx_b300", "gb200_nvl72", "gb300_nvl72"):

@@ -364,7 +364,8 @@ def edited(tmp_path, topo, *changes):
         ("hgx_h100", (("H100 SXM5", "H200"),), "hgx_h200"),
         ("hgx_h100", (("H100 SXM5", "GH200"),), "gh200_quad"),  # no H200
         ("hgx_b200", (("B200 SXM", "GB200"),), "gb200_nvl72"),
-        ("hgx_h100", (("H100 SXM5", "H20"),), "default"),
+        ("hgx_h100", (("H100 SXM5", "H20"),), "hgx_h20"),  # no H200
+        ("hgx_h100", (("H100 SXM5", "H30"),), "default"),
         ("hgx_h100", (("NVLink4", "PCIe"),), "default"),
         ("mi250x_8oam", (), "mi250x_node"),
         ("pcie_gen5_8gpu", (), "rtx_pro_6000_8gpu"),

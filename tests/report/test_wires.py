@@ -52,6 +52,18 @@ def test_a_tree_on_two_nodes_shows_more_than_the_wire_and_says_so():
     assert "1.8" in note  # 2 (n-1)/n S of busbw, S on the wire: 15/8
 
 
+def test_an_all_to_all_shows_more_than_an_adapter_carries_and_says_so():
+    """A seventh of what a rank sends stays in one of six nodes: more than 50 GB/s, as NVIDIA/nccl-tests#267 asks."""
+    topo = load_topology("hgx_h100", {"scale_out.nodes": "6", "scale_out.network": "roce"})
+    rows = collsim.simulate(topo, "all_to_all", "8G").rows
+    (note,) = wire_notes(map(wires_of, rows))
+    assert rows[0].busbw_Bps > 50e9
+    assert "messages within the node" in note
+    assert "an adapter carries 47.8 GB/s" in note
+    many = collsim.simulate(load_topology("hgx_h100", {"scale_out.nodes": "32"}), "all_to_all", "1G").rows
+    assert wire_notes(map(wires_of, many)) == []
+
+
 def test_sets_of_columns():
     result = collsim.simulate(TWO, "all_reduce", "1G", algo="ring", profile="ideal")
     plain, more = (render(result, "table", Screen(columns=sets)) for sets in ((), ("rates", "bytes", "bounds")))

@@ -452,6 +452,8 @@ links:
 OVERRIDES = {
     "unknown path": (["link.bandwith=1 GB/s"], ["--set link.bandwith", 'did you mean "link.bandwidth"?']),
     "unknown section": (["spine.count=1"], ["--set spine.count: unknown path", "known: title"]),
+    "adapters of a node": (["nic.count=4"], ['unknown path "nic.count"', "nic.shared_by=2 is 4 adapters for 8 GPUs"]),
+    "a variable": (["net.qps_per_connection=1"], ["--env NCCL_IB_QPS_PER_CONNECTION=4"]),
     "no value": (["link.bandwidth"], ["--set", "is not PATH=VALUE", "80 GB/s"]),
     "no path": (["=5"], ["is not PATH=VALUE"]),
     "no unit": ([("link.bandwidth", "80")], ['--set link.bandwidth: "80" has no unit']),

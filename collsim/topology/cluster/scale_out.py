@@ -40,7 +40,7 @@ PCIE = (
 """The bus that an adapter of at most the first rate comes with, bytes/s one direction (derived from the standards)."""
 
 
-GPU_PORTS = (("V100", 15.75e9), ("A100", 31.5e9), ("H100", 63e9), ("H200", 63e9), ("H800", 63e9), ("B200", 63e9))
+GPU_PORTS = (("V100", 15.75e9), ("A100", 31.5e9), ("H100", 63e9), ("H20", 63e9), ("H800", 63e9), ("B200", 63e9))
 """The one PCIe port of a GPU on a board, bytes/s one direction, by how its name begins (datasheets: PCIe 3, 4, 5 x16).
 All adapters of a GPU share it: a GPU with four adapters of 400 Gb/s is measured at 50 GB/s (NVIDIA/nccl issue 1357).
 GPUs beside a CPU of their own, and those not listed, are not held back."""

@@ -29,6 +29,16 @@ MAX_SHOWN = 16
 _NOT_SETTABLE = ("status", "source", "note", "schema", "name", "a", "b", "node", "mix")
 _ALIASES = {"fabric": "scale_out", "network": "scale_out"}
 """``fabric.oversubscription`` and ``network.switch_latency`` are figures of the cluster."""
+_ELSEWHERE = {
+    "nic.count": "nic.shared_by=2 is 4 adapters for 8 GPUs, nic.per_gpu=2 is 16",
+    "gdr": "--env NCCL_NET_GDR_LEVEL=LOC turns GPUDirect off",
+    "nvls": "--env NCCL_NVLS_ENABLE=0 turns NVLS off",
+    "p2p": "--env NCCL_P2P_DISABLE=1 turns P2P off",
+    "pxn": "--env NCCL_PXN_DISABLE=1 turns PXN off",
+    "qps_per_connection": "--env NCCL_IB_QPS_PER_CONNECTION=4 sets it",
+    "rail_forward": "collsim moe --forward rail forwards",
+}
+"""What says what people look for under other names, by path or by its last word."""
 _FORMS = 'write {"link.bandwidth": "80 GB/s"} or ["link.bandwidth=80 GB/s"]'
 _PART = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)((?:\[\d{1,9}\])?)", re.ASCII)
 
@@ -141,6 +151,9 @@ def unknown_path(text: str) -> Fault | None:
     pattern = re.sub(r"\[\d+\]", "[i]", show_path(path)) if path else text
     if path is not None and pattern in known:
         return None
+    elsewhere = _ELSEWHERE.get(pattern) or _ELSEWHERE.get(pattern.rpartition(".")[2])
+    if elsewhere is not None:
+        return Fault(f'unknown path "{text[:60]}"', f"--set {text[:60]}", elsewhere)
     near = next((key for key in known if key.rpartition(".")[2] == pattern), None) or nearest(pattern, list(known))
     listed = ", ".join(key for key in known if key.split(".")[0] == pattern.split(".")[0]) or ", ".join(known)
     hint = f'did you mean "{near}"? known: {listed}' if near else f"known: {listed}"

@@ -219,7 +219,7 @@ def bent(function: Callable[[str], Any], file: str, most: int = 24) -> list[Any]
         for instead in ([], [line, line], *([other] for other in dict.fromkeys([*others, *words]) if other != line)):
             there.write_text("\n".join([*lines[:place], *instead, *lines[place + 1 :]]) + "\n", "utf-8")
             outcome = json.dumps(_outcome(function, (str(there),)), default=_plain)
-            found.append(f"{zlib.crc32(outcome.encode()):08x} "[:5])
+            found.append(f"'{zlib.crc32(outcome.encode()) & 0xFFFF:04x}")
     return found
 
 

@@ -7,8 +7,8 @@
 Each file of ``tests/golden/figures`` belongs to a room. A line ``$ ARGUMENTS`` is a command of collsim, with steps in
 one folder behind `` ;; ``; ``cat FILE`` is a step that shows a file, ``python: EXPRESSION`` one that shows a value. The
 lines below are what came of it: a column of numbers and words each, ``value*3`` for three equal ones in a row. Of prose
-the numbers and their units are kept, and in front of them a sum of its words, ``'1a2b``. Commands run in this process, in an empty folder beside links to the examples
-and to ``tests``.
+the numbers and their units are kept, and in front of them a sum of its words, ``'1a2b``. Commands run in this process,
+in an empty folder beside links to the examples and to ``tests``.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     try:
         value = function(*arguments)
         return list(value) if isinstance(value, Iterator) else value
-    except Exception as error:  # noqa: BLE001  also what a function was never meant to be given
+    except Exception as error:  # also for what a function was never meant to be given
         return str(error) if type(error).__module__.startswith("collsim") else type(error).__name__
 
 

@@ -18,18 +18,20 @@ import contextlib
 import csv
 import dataclasses
 import importlib
+import inspect
 import io
 import itertools
 import json
 import math
 import os
 import pathlib
+import pkgutil
 import re
 import shlex
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -200,6 +202,46 @@ def _choice(asked: dict[str, Any], setting: tuple[Any, str, Any]) -> Any:
     return [taken, found.channel_GBps, found.efficiency, weighed, messages and dataclasses.astuple(messages)]
 
 
+def declared(room: str) -> dict[str, list[Any]]:
+    """The constants of the modules of a room, and the defaults of functions and records, a second time."""
+    package = importlib.import_module(f"collsim.{room}")
+    names = [package.__name__, *(each.name for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))]
+    found: dict[str, list[Any]] = {}
+    for name in names:
+        for key, value in vars(importlib.import_module(name)).items():
+            place = f"{name}.{key}".removeprefix("collsim.")
+            if key.strip("_").isupper():
+                found[place] = [_told(value)]
+            elif getattr(value, "__module__", None) == name and (told := _defaults(value)):
+                found[place] = told
+    return found
+
+
+def _defaults(value: Any) -> list[Any]:
+    """Defaults of a function, or of a record with what was asked of it, such as to be frozen."""
+    asked = getattr(value, "__dataclass_params__", None)
+    with contextlib.suppress(TypeError, ValueError):
+        given = inspect.signature(value).parameters.values()
+        defaults = [[each.name, _told(each.default)] for each in given if each.default is not each.empty]
+        return [*([str(asked)] if asked else []), *defaults]
+    return []
+
+
+def _told(value: Any) -> Any:
+    """Constants as data; of functions and objects their names."""
+    if isinstance(value, dict | Mapping):
+        return [[_told(key), _told(each)] for key, each in value.items()]
+    if isinstance(value, set | frozenset | tuple | list):
+        told = [_told(each) for each in value]
+        return told if isinstance(value, tuple | list) else sorted(map(str, told))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [_told(getattr(value, each.name)) for each in dataclasses.fields(value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    plain = getattr(value, "tolist", lambda: getattr(value, "pattern", None))()
+    return getattr(value, "__qualname__", type(value).__name__) if plain is None else plain
+
+
 def over(function: Callable[..., Any], *values: Iterable[Any]) -> list[Any]:
     """What a function gives for every combination of values of its arguments, or how it refuses them."""
     return [_outcome(function, arguments) for arguments in itertools.product(*values)]
@@ -231,7 +273,7 @@ def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         return str(error) if type(error).__module__.startswith("collsim") else type(error).__name__
 
 
-OWN = (bent, choices, figures_of, over)
+OWN = (bent, choices, declared, figures_of, over)
 """Functions that a step of Python may call beside those of collsim."""
 
 

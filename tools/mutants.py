@@ -173,12 +173,16 @@ def in_turn(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
 
 
 def asked(lines: LineMap, module: Path, line: int) -> list[str]:
-    """Return the tests that are to tell of a fault: those of its statement, then of its file, then of its room."""
+    """Return the tests that are to tell of a fault: those of its statement, then of its file, then of its room.
+
+    What stands outside of functions no test passes; the second copy of constants and defaults is asked of all faults.
+    """
     source, passed = module.read_text(encoding="utf-8"), lines.tests(module)
     within, place = inside(source), statement(source, line)
     near = set().union(*(passed.get(each, set()) for each in place)) if place & within else set()
     same = set().union(*(names for each, names in passed.items() if each in within)) - near
     room = {test for test in lines.seconds if test.startswith(f"tests/{module.parts[1]}/")} - near - same
+    near |= {test for test in lines.seconds if test.endswith(f'declared("{module.parts[1]}")]')} - same - room
     golden = [test for test in near if test.startswith("tests/golden/")]
     others = in_turn(near.difference(golden), lines.seconds)[: max(MOST_TESTS - len(golden), 0)]
     first = in_turn([*golden, *others], lines.seconds)

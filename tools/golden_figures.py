@@ -14,6 +14,7 @@ in an empty folder beside links to the examples and to ``tests``.
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import csv
 import dataclasses
@@ -34,7 +35,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeGuard
 from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -208,13 +209,19 @@ def declared(room: str) -> dict[str, list[Any]]:
     names = [package.__name__, *(each.name for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))]
     found: dict[str, list[Any]] = {}
     for name in names:
-        for key, value in vars(importlib.import_module(name)).items():
+        module = importlib.import_module(name)
+        own = {each.id for each in ast.walk(ast.parse(inspect.getsource(module))) if _is_set(each)}
+        for key, value in vars(module).items():
             place = f"{name}.{key}".removeprefix("collsim.")
-            if key.strip("_").isupper():
+            if key.strip("_").isupper() and key in own:
                 found[place] = [_told(value)]
             elif getattr(value, "__module__", None) == name and (told := _defaults(value)):
                 found[place] = told
     return found
+
+
+def _is_set(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 def _defaults(value: Any) -> list[Any]:

@@ -227,11 +227,15 @@ def _is_set(node: ast.AST) -> TypeGuard[ast.Name]:
 def _defaults(value: Any) -> list[Any]:
     """Defaults of a function, or of a record with what was asked of it, such as to be frozen."""
     asked = getattr(value, "__dataclass_params__", None)
+    fields = (
+        [each for each in dataclasses.fields(value) if not (each.compare and each.repr and each.init)] if asked else []
+    )
+    apart = [[each.name, each.compare, each.repr, each.init] for each in fields]
     with contextlib.suppress(TypeError, ValueError):
         given = inspect.signature(value).parameters.values()
         defaults = [[each.name, _told(each.default)] for each in given if each.default is not each.empty]
-        return [*([str(asked)] if asked else []), *defaults]
-    return []
+        return [*([str(asked)] if asked else []), *defaults, *apart]
+    return apart
 
 
 def _told(value: Any) -> Any:

@@ -7,31 +7,36 @@
 Each file of ``tests/golden/figures`` belongs to a room. A line ``$ ARGUMENTS`` is a command of collsim, with steps in
 one folder behind `` ;; ``; ``cat FILE`` is a step that shows a file, ``python: EXPRESSION`` one that shows a value. The
 lines below are what came of it: a column of numbers and words each, ``value*3`` for three equal ones in a row. Of prose
-only the numbers and their units are kept. Commands run in this process, in an empty folder beside links to the examples
-and to ``tests``.
+the numbers and their units are kept, and in front of them a sum of its words, ``'1a2b``. Commands run in this process,
+in an empty folder beside links to the examples and to ``tests``.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import csv
 import dataclasses
 import importlib
+import inspect
 import io
+import itertools
 import json
 import math
 import os
 import pathlib
+import pkgutil
 import re
 import shlex
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeGuard
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "tests" / "golden" / "figures"
@@ -40,8 +45,10 @@ NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\d|\d)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 UNIT = r"(?:(?<=\d)|(?<=\d ))(?:(?:[kMGT]i?)?B/s|[MG]b/s|(?:[kMGT]i?)?B|[num]?s|USD|kJ|%)(?![\w/])"
 HEADING = r"(?<=\()[A-Za-z/%1]{1,6}(?=\))"
 FIGURE = re.compile(f"({UNIT}|{HEADING})|{NUMBER.pattern}")
-"""What is kept of prose: numbers, and units behind them or in the brackets of a heading."""
-LEFT_OUT = re.compile(r"(^|[._])(sha256|collsim|source|file|version|python|schema|title)($|[._])")
+"""What is kept of prose as it is: numbers, and units behind them or in the brackets of a heading."""
+RULE = re.compile(r"([^\w\s])\1{2,}")
+"""What is as long as a table is wide."""
+LEFT_OUT = re.compile(r"(^|[._])(sha256|collsim|source|file|version|python|schema)($|[._])")
 """Columns about the code and the files, not about what was asked."""
 WORD = 80
 """Characters of a word that is kept as it is, if it has no blank."""
@@ -50,6 +57,9 @@ LONGEST = 80
 CLOSE = 2e-5
 NOTHING = 1e-14
 """Below it a number is nothing: rounding errors, in seconds and shares."""
+
+TOLD = ("error", "warning", "  hint", "below")
+"""How lines of stderr begin that say what is wrong; others say how far the work is."""
 
 PROVENANCE = ("source", "sources", "note", "notes", "date", "title", "status", "fit", "what", "measure", "fix", "means")
 """Keys of texts about figures, whose numbers are none."""
@@ -124,8 +134,9 @@ def called(arguments: list[str]) -> tuple[int, str, str]:
 
     out, err, before, code = io.StringIO(), io.StringIO(), sys.argv, 0
     sys.argv = ["collsim", *arguments]
+    width = mock.patch.dict(os.environ, {"COLUMNS": "80"})
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), width:
             cli.main()
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
@@ -192,7 +203,88 @@ def _choice(asked: dict[str, Any], setting: tuple[Any, str, Any]) -> Any:
     return [taken, found.channel_GBps, found.efficiency, weighed, messages and dataclasses.astuple(messages)]
 
 
-OWN = (choices, figures_of)
+def declared(room: str) -> dict[str, list[Any]]:
+    """The constants of the modules of a room, and the defaults of functions and records, a second time."""
+    package = importlib.import_module(f"collsim.{room}")
+    names = [package.__name__, *(each.name for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))]
+    found: dict[str, list[Any]] = {}
+    for name in names:
+        module = importlib.import_module(name)
+        own = {each.id for each in ast.walk(ast.parse(inspect.getsource(module))) if _is_set(each)}
+        for key, value in vars(module).items():
+            place = f"{name}.{key}".removeprefix("collsim.")
+            if key.strip("_").isupper() and key in own:
+                found[place] = [_told(value)]
+            elif getattr(value, "__module__", None) == name and (told := _defaults(value)):
+                found[place] = told
+    return found
+
+
+def _is_set(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _defaults(value: Any) -> list[Any]:
+    """Defaults of a function, or of a record with what was asked of it, such as to be frozen."""
+    asked = getattr(value, "__dataclass_params__", None)
+    fields = (
+        [each for each in dataclasses.fields(value) if not (each.compare and each.repr and each.init)] if asked else []
+    )
+    apart = [[each.name, each.compare, each.repr, each.init] for each in fields]
+    with contextlib.suppress(TypeError, ValueError):
+        given = inspect.signature(value).parameters.values()
+        defaults = [[each.name, _told(each.default)] for each in given if each.default is not each.empty]
+        return [*([str(asked)] if asked else []), *defaults, *apart]
+    return apart
+
+
+def _told(value: Any) -> Any:
+    """Constants as data; of functions and objects their names."""
+    if isinstance(value, dict | Mapping):
+        return [[_told(key), _told(each)] for key, each in value.items()]
+    if isinstance(value, set | frozenset | tuple | list):
+        told = [_told(each) for each in value]
+        return told if isinstance(value, tuple | list) else sorted(map(str, told))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [_told(getattr(value, each.name)) for each in dataclasses.fields(value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    plain = getattr(value, "tolist", lambda: getattr(value, "pattern", None))()
+    return getattr(value, "__qualname__", type(value).__name__) if plain is None else plain
+
+
+def over(function: Callable[..., Any], *values: Iterable[Any]) -> list[Any]:
+    """What a function gives for every combination of values of its arguments, or how it refuses them."""
+    return [_outcome(function, arguments) for arguments in itertools.product(*values)]
+
+
+def bent(function: Callable[[str], Any], file: str, most: int = 24) -> list[Any]:
+    """What a function gives for a file in which one line is gone, doubled or has other words, for so many of its lines.
+
+    Of what it gives, data are kept as they are, texts as sums.
+    """
+    lines = pathlib.Path(file).read_text("utf-8").splitlines()
+    there, found = pathlib.Path("bent" + pathlib.Path(file).suffix), []
+    for place in range(0, len(lines), -(-len(lines) // most)):
+        line = lines[place]
+        others = [NUMBER.sub(number, line, count=1) for number in ("0", "-1", "x")] + [NUMBER.sub("1000", line)]
+        words = [re.sub(r"\w+(\W*)$", rf"{word}\1", line) for word in ("", "x", "7")]
+        for instead in ([], [line, line], *([other] for other in dict.fromkeys([*others, *words]) if other != line)):
+            there.write_text("\n".join([*lines[:place], *instead, *lines[place + 1 :]]) + "\n", "utf-8")
+            outcome = json.dumps(_outcome(function, (str(there),)), default=_plain)
+            found.append(f"'{zlib.crc32(outcome.encode()) & 0xFFFF:04x}")
+    return found
+
+
+def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        value = function(*arguments)
+        return list(value) if isinstance(value, Iterator) else value
+    except Exception as error:  # also for what a function was never meant to be given
+        return str(error) if type(error).__module__.startswith("collsim") else type(error).__name__
+
+
+OWN = (bent, choices, declared, figures_of, over)
 """Functions that a step of Python may call beside those of collsim."""
 
 
@@ -200,7 +292,9 @@ def _plain(value: Any) -> Any:
     """Data of what is not plain."""
     if dataclasses.is_dataclass(value):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(value) if isinstance(value, Iterable) else str(value)
 
 
 @contextlib.contextmanager
@@ -222,7 +316,7 @@ def recorded(command: str, keep: re.Pattern[str] | None = None, longest: int = L
     lines: list[str] = []
     with folder():
         for number, step in enumerate(command.split(" ;; ")):
-            words = shlex.split(step)
+            words = ["python:"] if step.startswith("python: ") else shlex.split(step)
             if words[0] == "cat":
                 there = pathlib.Path(words[1]).is_file()
                 code, out, err = int(not there), pathlib.Path(words[1]).read_text("utf-8") if there else "", ""
@@ -234,7 +328,7 @@ def recorded(command: str, keep: re.Pattern[str] | None = None, longest: int = L
                 lines.append(f"; {words[0]}")
             if code:
                 lines.append(f"exit: {code}")
-            told = [line for line in err.splitlines() if line.startswith(("error", "warning", "  hint"))]
+            told = [line for line in err.splitlines() if line.startswith(TOLD)]
             lines += _lines({"told": [value for line in told for value in _values(line)]}, None)
             lines += _lines(columns(out), keep, longest)
     return lines
@@ -281,14 +375,20 @@ def _leaves(data: Any, path: str, found: dict[str, list[Value]]) -> None:
 
 
 def _values(text: str) -> list[Value]:
-    """A number or word as it is; of prose its numbers."""
+    """A number or word as it is; of prose a sum of its words and its numbers."""
     try:
         return [float(text)]
     except ValueError:
         pass
     if text == "" or (len(text) <= WORD and not re.search(r"[\s*]", text)):
         return [text or "-"]
-    return [_number(found[0]) if found[1] is None else found[1] for found in FIGURE.finditer(text)]
+    return [_words(text), *(_number(found[0]) if found[1] is None else found[1] for found in FIGURE.finditer(text))]
+
+
+def _words(text: str) -> str:
+    """A sum of the words of prose, whatever its numbers, how wide its columns and in which folder it was written."""
+    plain = RULE.sub(r"\1", FIGURE.sub("0", text.replace(str(pathlib.Path.cwd()), ".")))
+    return f"'{zlib.crc32(' '.join(plain.split()).encode()) & 0xFFFF:04x}"
 
 
 def _number(text: str) -> float:

@@ -92,7 +92,7 @@ class LineMap:
         """Run the files of tests that are new or changed since they ran last, a folder of tests at a time."""
         kept = self.folder / "files.json"
         seen: dict[str, str] = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
-        now = {str(path): hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in files_of_tests()}
+        now = {str(path): digest(path) for path in files_of_tests()}
         stale = [Path(path) for path in now if seen.get(path) != now[path]]
         for room in sorted({path.parent for path in stale}):
             chosen = [str(path) for path in stale if path.parent == room]
@@ -123,6 +123,10 @@ class LineMap:
         kept = [CoverageData(str(path)) for path in sorted(self.folder.glob("*.cov"))]
         for data in kept:
             data.read()
+            if not any(data.measured_contexts()):
+                raise SystemExit(
+                    f"{data.data_filename()} does not say which tests ran: with -n 0 pytest-cov asks --dist=no"
+                )
         return kept
 
     @functools.lru_cache(maxsize=1)  # noqa: B019  one map lives as long as the process
@@ -134,6 +138,12 @@ class LineMap:
                 for line, contexts in data.contexts_by_lineno(file).items():
                     found.setdefault(line, set()).update(name.rpartition("|")[0] for name in contexts)
         return {line: names & self.seconds.keys() for line, names in found.items()}
+
+
+def digest(path: Path) -> str:
+    """Return what changes with a file of tests; that of recorded figures changes with them."""
+    files = [path, *(sorted(Path("tests/golden/figures").glob("*.txt")) if path.stem == "test_figures" else ())]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 def files_of_tests() -> list[Path]:
@@ -173,12 +183,16 @@ def in_turn(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
 
 
 def asked(lines: LineMap, module: Path, line: int) -> list[str]:
-    """Return the tests that are to tell of a fault: those of its statement, then of its file, then of its room."""
+    """Return the tests that are to tell of a fault: those of its statement, then of its file, then of its room.
+
+    What stands outside of functions no test passes; the second copy of constants and defaults is asked of all faults.
+    """
     source, passed = module.read_text(encoding="utf-8"), lines.tests(module)
     within, place = inside(source), statement(source, line)
     near = set().union(*(passed.get(each, set()) for each in place)) if place & within else set()
     same = set().union(*(names for each, names in passed.items() if each in within)) - near
     room = {test for test in lines.seconds if test.startswith(f"tests/{module.parts[1]}/")} - near - same
+    near |= {test for test in lines.seconds if test.endswith(f'declared("{module.parts[1]}")]')} - same - room
     golden = [test for test in near if test.startswith("tests/golden/")]
     others = in_turn(near.difference(golden), lines.seconds)[: max(MOST_TESTS - len(golden), 0)]
     first = in_turn([*golden, *others], lines.seconds)

@@ -62,7 +62,49 @@ def test_a_sum_of_many_values_tells_every_one():
 
 
 def test_figures_of_prose_have_their_units():
-    assert golden.columns("time (us), busbw (GB/s)\n8 12.5 us 59%\n") == {
-        "line 1": ["us", "GB/s"],
-        "line 2": [8.0, 12.5, "us", 59.0, "%"],
-    }
+    one, two = golden.columns("time (us), busbw (GB/s)\n8 12.5 us 59%\n").values()
+    assert one[1:] == ["us", "GB/s"]
+    assert two[1:] == [8.0, 12.5, "us", 59.0, "%"]
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("8 ranks:   off by 4.25 us", True),  # numbers stand beside the words, and columns are as wide as they are
+        ("8 ranks: off by 12.5 us ", True),
+        ("8 rank: off by 12.5 us", False),
+        ("8 ranks: of by 12.5 us", False),
+        ("8 ranks, off by 12.5 us", False),
+    ],
+)
+def test_words_of_prose_tell_every_change(text, same):
+    assert (golden._words(text) == golden._words("8 ranks: off by 12.5 us")) == same
+
+
+def test_rules_are_as_wide_as_they_like():
+    assert golden._words("size ---- time") == golden._words("size ------- time") != golden._words("size time")
+
+
+def test_what_is_said_does_not_depend_on_the_folder(monkeypatch, tmp_path):
+    words = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        words.append(golden._words(f"written to {tmp_path / name}/r.html at last"))
+    assert words[0] == words[1]
+
+
+def test_a_function_is_asked_for_every_combination():
+    assert golden.over(divmod, [7, 8], [4, 0]) == [(1, 3), "ZeroDivisionError", (2, 0), "ZeroDivisionError"]
+
+
+def test_a_file_is_changed_line_by_line(tmp_path, monkeypatch):
+    """Of a line of one number: gone, doubled, 0, -1, x and 1000 instead, no word, and 7 instead."""
+    monkeypatch.chdir(tmp_path)
+    Path("sound.txt").write_text("one 5\nend\n")
+    seen = []
+    golden.bent(lambda file: seen.append(Path(file).read_text()), "sound.txt")
+    first = ["", "one 5\none 5\n", "one 0\n", "one -1\n", "one x\n", "one 1000\n", "one \n", "one 7\n"]
+    assert seen == [line + "end\n" for line in first] + ["one 5\n" + t for t in ("", "end\nend\n", "\n", "x\n", "7\n")]
+    told = golden.bent(lambda file: Path(file).read_text(), "sound.txt")
+    assert len(set(told)) == len(told)

@@ -103,3 +103,32 @@ def test_faults_are_drawn_by_the_seed(tool, monkeypatch):
     assert 0 < len(one) <= 5  # a short file may have fewer
     assert one == again != other
     assert {"core", "engine", "prices"} < {*tool.rooms()}
+
+
+def test_the_second_copy_of_constants_is_asked_of_every_fault(tool, lines, monkeypatch):
+    copies = {f'g.py::t[declared: python: declared("{room}")]': 0.1 for room in ("room", "other")}
+    monkeypatch.setattr(lines, "seconds", {**lines.seconds, **copies})
+    for line in range(1, 12):
+        asked = tool.asked(lines, Path("collsim/room/module.py"), line)
+        assert [test for test in asked if "declared" in test] == ['g.py::t[declared: python: declared("room")]']
+
+
+def test_a_map_without_names_of_tests_is_refused(tool, tmp_path):
+    from coverage import CoverageData
+
+    data = CoverageData(str(tmp_path / "0.cov"))
+    data.add_lines({"collsim/room/part.py": [1, 2]})
+    data.write()
+    with pytest.raises(SystemExit, match="does not say which tests ran"):
+        tool.LineMap(tmp_path).tests(Path("collsim/room/part.py"))
+
+
+def test_recorded_figures_belong_to_their_tests(tool, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tests/golden/figures").mkdir(parents=True)
+    for name in ("test_figures", "test_other"):
+        Path(f"tests/golden/{name}.py").write_text("")
+    before = [tool.digest(Path(f"tests/golden/{name}.py")) for name in ("test_figures", "test_other")]
+    Path("tests/golden/figures/room.txt").write_text("$ run")
+    after = [tool.digest(Path(f"tests/golden/{name}.py")) for name in ("test_figures", "test_other")]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -13,11 +14,15 @@ from collsim.core.errors import PARTLY, Faults, InputError
 from collsim.simulation.request.fields import BY_NAME, SCALE_OUT, RequestField
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from collsim.cli.config import Configuration
+    from collsim.simulation.request.arguments import Arguments
     from collsim.simulation.request.prepare import Prepared
     from collsim.simulation.result import Result, Row
+    from collsim.topology import Topology
 
-__all__ = ["checked_request", "load_config", "place_of", "requested", "run", "without_rivals"]
+__all__ = ["checked_request", "load_config", "place_of", "requested", "run", "without_rivals", "write_trace"]
 
 RIVALS = (
     (("size",), ("min_bytes", "max_bytes", "step_bytes", "step_factor")),
@@ -93,6 +98,7 @@ def run(
       collsim run --topo hgx_b200 --op all_gather --format csv -o all_gather.csv --save-config run.json
       collsim run --topo hgx_h100 --op all_reduce --split "MOD 4"
       collsim run --config run.json --ranks 4
+      collsim run --topo hgx_h100 --op all_reduce --size 64M --perfetto trace.json
 
     \b
     What planners ask:
@@ -148,6 +154,58 @@ def run(
         for line in refusal_lines(result.refused):
             click.echo(f"error: {line}", err=True)
         context.exit(PARTLY)
+
+
+def write_trace(
+    file: str | Path,
+    topo: str | Path | Topology | nx.Graph[Any],
+    op: str,
+    size: int | str | None = None,
+    *,
+    split: str | None = None,
+    **asked: Unpack[Arguments],
+) -> Result:
+    """Predict how long one collective takes, and write every transfer and the rate of every link over time.
+
+    Parameters
+    ----------
+    file : str or Path
+        The trace, in the format of Chrome's trace viewer, for ui.perfetto.dev; whole or not there.
+    topo, op, size, split
+        As of `collsim.simulate`: one operation, one size, one algorithm or ``auto`` or ``best``.
+    **asked
+        Whatever else `collsim.simulate` takes.
+
+    Returns
+    -------
+    Result
+        That of `collsim.simulate`.
+
+    Raises
+    ------
+    InputError
+        Whatever is wrong with the request; it asks for more than one run, or for too long a trace; the file cannot be
+        written.
+    ModelError
+        Ranks cannot reach each other, or the schedule deadlocks.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     result = write_trace(f"{folder}/trace.json", "hgx_h100", "all_gather", "1M", ranks=2)
+    ...     Path(f"{folder}/trace.json").read_text()[:15]
+    '{"traceEvents":'
+    """
+    from collsim.core.atomic_files import check_writable, write_text
+    from collsim.report.run_trace import run_trace_text
+    from collsim.simulation.request.prepare import prepare
+    from collsim.simulation.traced import traced
+
+    check_writable(str(file))
+    result, row = traced(prepare(topo, op, size, split=split, **asked))
+    write_text(run_trace_text(row, str(result.topology["name"])), str(file))
+    return result
 
 
 def _simulated(

@@ -1,4 +1,7 @@
-"""Rates over time: the reference engine, which notes every stretch in which a transfer flows at one rate."""
+"""Rates over time: the reference engine, which notes every stretch in which a transfer flows at one rate.
+
+Other engines note nothing, so that nothing slows them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from collsim.core.arrays import entries_of, pointers
+from collsim.engine.few_classes import few_classes
 from collsim.engine.problem import checked
 from collsim.engine.reference import Flow, Number, WorkLimitReached, _Run
 
@@ -58,7 +63,7 @@ class _NotingRun(_Run):
 
 
 def rates_over_time(problem: Problem, work_limit: float = math.inf) -> tuple[Floats, Floats, Floats, Stretches]:
-    """Simulate a problem exactly, in plain Python.
+    """Simulate a problem exactly, in plain Python; transfers that have to behave alike, if they are many, as one.
 
     Parameters
     ----------
@@ -92,7 +97,9 @@ def rates_over_time(problem: Problem, work_limit: float = math.inf) -> tuple[Flo
     >>> [column.tolist() for column in rates_over_time(two)[-1]]
     [[0, 1], [0.0, 0.0], [3.0, 6.0], [2.0, 1.0]]
     """
-    run = _NotingRun(checked(problem))
+    p = checked(problem)
+    quotient = few_classes(p)
+    run = _NotingRun(p if quotient is None else quotient.problem)
     while run.timers or run.flows:
         if run.advance():
             run.share()
@@ -100,5 +107,18 @@ def rates_over_time(problem: Problem, work_limit: float = math.inf) -> tuple[Flo
             raise WorkLimitReached
     transfer, *columns = zip(*run.notes, strict=True) if run.notes else ((), (), (), ())
     stretches = Stretches(np.array(transfer, dtype=np.int64), *(np.array(each, dtype=np.float64) for each in columns))
-    times = (np.array(column, dtype=np.float64) for column in (run.ready, run.start, run.finish))
-    return (*times, stretches)  # type: ignore[return-value]
+    ready_s, start_s, finish_s = (np.array(each, dtype=np.float64) for each in (run.ready, run.start, run.finish))
+    if quotient is None:
+        return ready_s, start_s, finish_s, stretches
+    ids = quotient.ids
+    return ready_s[ids], start_s[ids], finish_s[ids], _of_all(stretches, ids)
+
+
+def _of_all(stretches: Stretches, ids: Ints) -> Stretches:
+    """Return the stretches of classes as those of all transfers; *ids* is int64[n], the class of each."""
+    order = np.argsort(stretches.transfer, kind="stable")
+    ptr = pointers(np.bincount(stretches.transfer, minlength=int(ids.max(initial=-1)) + 1))
+    taken, place = entries_of(ptr, ids)
+    return Stretches(
+        np.repeat(np.arange(len(ids)), np.diff(taken)), *(column[order][place] for column in stretches[1:])
+    )

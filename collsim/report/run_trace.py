@@ -17,6 +17,9 @@ __all__ = ["run_trace_text"]
 CALL, LINKS, FIRST = 1, 2, 3
 """Numbers of processes: the call, the counters of links, the first rank."""
 
+ROUNDING = 1e-9
+"""Times so near to each other, as a share, are the same."""
+
 
 class _Message(NamedTuple):
     """A transfer: when it is ready, flows and ends, what it is called, and what else is known of it."""
@@ -32,10 +35,11 @@ class _Message(NamedTuple):
 def run_trace_text(row: Row, topology: str) -> str:
     """Return a traced run in the format of Chrome's trace viewer, which Perfetto opens.
 
-    The call is a slice, with what it takes before anything moves nested in it. Every rank is a process; a transfer is a
-    slice on one of its tracks, of which there are as many as it has transfers under way at a time, with the wait for
-    its latency nested in it. Every link that carries anything is a counter, in GB/s and in percent of its capacity: its
-    exact rate, which changes whenever any transfer begins or ends. The area under a counter is what the link carries.
+    The call is a slice, with its launch and what it takes once nested in it, put before everything that moves. Every
+    rank is a process; a transfer is a slice on one of its tracks, of which there are as many as it has transfers under
+    way at a time, with the wait for its latency nested in it. Every link that carries anything is a counter, in GB/s
+    and in percent of its capacity: its exact rate, which changes whenever any transfer begins or ends. The area under a
+    counter is what the link carries, flags of protocols included.
 
     Parameters
     ----------
@@ -48,11 +52,14 @@ def run_trace_text(row: Row, topology: str) -> str:
     assert loads is not None
     assert loads.flows is not None
     groups = loads.flows.groups
-    end_s = max((float(sent.spans.finish_s.max(initial=0.0)) for sent in groups), default=0.0)
-    lead_s = max(row.time_s - end_s, 0.0)
+    lead_s = row.critical_s["launch"]
     title = f"{row.op} {format_bytes(row.size_bytes)} by {row.label}, {topology}, collsim {__version__}"
     names = [process_name(CALL, title), thread_name(CALL, 1, "call"), process_name(LINKS, "links")]
-    events = [complete(CALL, 1, row.op, "call", (0.0, row.time_s), bytes=row.size_bytes)]
+    end_s = lead_s + max(float(sent.spans.finish_s.max(initial=0.0)) for sent in groups)
+    told: dict[str, float | str] = {"bytes": row.size_bytes, "time_us": row.time_s * 1e6}
+    if end_s > row.time_s * (1 + ROUNDING):
+        told["note"] = "calls in a row overlap: each takes time_us, alone it would take as long as this"
+    events = [complete(CALL, 1, row.op, "call", (0.0, max(end_s, row.time_s)), **told)]
     if lead_s:
         events.append(complete(CALL, 1, "launch and costs once a call", "call", (0.0, lead_s)))
     pid = FIRST

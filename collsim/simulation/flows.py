@@ -17,27 +17,36 @@ from collsim.simulation.timing import spans_of, wire_copies
 
 __all__ = ["MOST_HOPS", "FlowsOf", "refuse_long"]
 
-MOST_HOPS = 200_000
-"""Links crossed by all transfers of a trace (chosen): a counter changes twice for each, which makes some 50 MB."""
-MOST_WORK = 30_000_000
-"""Work of the engine for them, about a microsecond each: irregular traffic changes all rates at every end."""
+MOST_SENT = 100_000
+"""Transfers of a trace (chosen): slices of 20 MB."""
+MOST_HOPS = 3_000_000
+"""Links that all of them together cross (chosen): what adds up the rates takes half a gigabyte for them."""
+MOST_CHANGES = 600_000
+"""Changes of rates of links (chosen): counters of 80 MB. Where many transfers begin and end at once they are fewer than
+hops, so that only the rates tell."""
+MOST_WORK = 5_000_000
+"""Work of the engine for them, a few microseconds each: irregular traffic changes all rates at every end."""
+HINT = "ask for fewer ranks, a smaller size, or --algo ring with --channels 1"
 NOTHING = 1e-9
 """A rate below this part of what a link reached is what rounding left of rates that have ended."""
-HINT = "ask for a smaller size, for fewer ranks, or for --algo ring with --channels 1"
 
 
-def refuse_long(n_transfers: int, hops: int | None = None) -> None:
-    """Refuse to trace so many transfers, or so many *hops* of them.
+def refuse_long(n_transfers: int, n_hops: int = 0) -> None:
+    """Refuse to trace so many transfers that cross so many links in all.
 
     Raises
     ------
     UnsupportedError
-        There are more than `MOST_HOPS`.
+        There are more than `MOST_SENT` or `MOST_HOPS`.
     """
-    if max(n_transfers, hops or 0) > MOST_HOPS:
-        over = "" if hops is None else f" over {hops:,} links"
-        what = f"{n_transfers:,} transfers{over} are too many for a trace, which has room for {MOST_HOPS:,}"
-        raise UnsupportedError(Fault(what, "perfetto", HINT))
+    if n_transfers > MOST_SENT:
+        raise _too_long(f"{n_transfers:,} transfers", MOST_SENT)
+    if n_hops > MOST_HOPS:
+        raise _too_long(f"{n_transfers:,} transfers that cross {n_hops:,} links in all", MOST_HOPS)
+
+
+def _too_long(what: str, most: int) -> UnsupportedError:
+    return UnsupportedError(Fault(f"{what} are too many for a trace, which has room for {most:,}", "perfetto", HINT))
 
 
 class FlowsOf:
@@ -70,9 +79,12 @@ class FlowsOf:
             first += len(problem.route)
 
     def flows(self) -> Flows:
-        """Return what was collected."""
+        """Return what was collected; raises UnsupportedError if rates change too often."""
         link, when_s, step_Bps = (np.concatenate(columns) for columns in zip(*self.changes, strict=True))
-        return Flows(tuple(self.sent[number] for number in sorted(self.sent)), *_summed(link, when_s, step_Bps))
+        found = Flows(tuple(self.sent[number] for number in sorted(self.sent)), *_summed(link, when_s, step_Bps))
+        if len(found.link) > MOST_CHANGES:
+            raise _too_long(f"{len(found.link):,} changes of the rates of links", MOST_CHANGES)
+        return found
 
 
 def _routes(part: GroupTask) -> Routes:

@@ -11,24 +11,19 @@ from collsim.simulation.request.prepare import Prepared
 from collsim.simulation.result import Result, Row
 from collsim.simulation.simulate import contested, predict
 
-__all__ = ["checked_for_trace", "traced"]
+__all__ = ["traced"]
 
 SAME = 1e-9
 """Times so near to each other, as a share, are those of one run."""
 
 
-def checked_for_trace(asked: Prepared) -> None:
-    """Check that a question is of one run.
-
-    Raises
-    ------
-    InputError
-        Every way in which it is of several; draws of a hash are one run each.
-    """
+def _refuse_several(asked: Prepared) -> None:
+    """Refuse a question of several runs; draws of a hash are one run each."""
     refuse_several(asked, "a trace is of one run")
-    seeds = asked.question.hash_seeds or ()
-    if len(seeds) > 1:
-        raise InputError(Fault(f"{len(seeds)} seeds: a trace is of one run", "hash_seeds", f"such as {seeds[0]}"))
+    if seeds := asked.question.hash_seeds:
+        raise InputError(
+            Fault(f"{len(seeds)} seeds: a trace is of one run", "hash_seeds", "for one draw, give scale_out.hash_seed")
+        )
 
 
 def traced(asked: Prepared) -> tuple[Result, Row]:
@@ -40,11 +35,11 @@ def traced(asked: Prepared) -> tuple[Result, Row]:
     Raises
     ------
     InputError, ModelError
-        As of `checked_for_trace` and `predict`.
+        It is of several runs, every way in which it is; or as of `predict`.
     UnsupportedError
         The run has too many transfers; nothing moves; or what a contest chose has no name to ask for it again.
     """
-    checked_for_trace(asked)
+    _refuse_several(asked)
     question, constants = asked.question, asked.constants
     found = None
     if not contested(question) or (question.algo == ("auto",) and constants.library):

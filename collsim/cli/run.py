@@ -11,13 +11,13 @@ import click
 from collsim.cli.options import column_option, complete, formats, request_options, scale_out_place, screen_options
 from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, screen_of, write
 from collsim.core.errors import PARTLY, Faults, InputError
+from collsim.simulation.request.arguments import Arguments
 from collsim.simulation.request.fields import BY_NAME, SCALE_OUT, RequestField
 
 if TYPE_CHECKING:
     import networkx as nx
 
     from collsim.cli.config import Configuration
-    from collsim.simulation.request.arguments import Arguments
     from collsim.simulation.request.prepare import Prepared
     from collsim.simulation.result import Result, Row
     from collsim.topology import Topology

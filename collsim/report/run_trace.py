@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from collsim._version import __version__
-from collsim.core.units import format_bytes
+from collsim.core.units import format_size
 from collsim.report.chrome_trace import complete, counter, process_name, thread_name, trace_json
 from collsim.simulation.link_bytes import LinkBytes, Sent
 from collsim.simulation.row import Row
@@ -53,7 +53,7 @@ def run_trace_text(row: Row, topology: str) -> str:
     assert loads.flows is not None
     groups = loads.flows.groups
     lead_s = row.critical_s["launch"]
-    title = f"{row.op} {format_bytes(row.size_bytes)} by {row.label}, {topology}, collsim {__version__}"
+    title = f"{row.op} {format_size(row.size_bytes)} by {row.label}, {topology}, collsim {__version__}"
     names = [process_name(CALL, title), thread_name(CALL, 1, "call"), process_name(LINKS, "links")]
     end_s = lead_s + max(float(sent.spans.finish_s.max(initial=0.0)) for sent in groups)
     told: dict[str, float | str] = {"bytes": row.size_bytes, "time_us": row.time_s * 1e6}

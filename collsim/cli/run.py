@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from collsim.cli.options import column_option, complete, formats, request_options, scale_out_place, screen_options
 from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, screen_of, write
 from collsim.core.errors import PARTLY, Faults, InputError
-from collsim.simulation.request.arguments import Arguments
 from collsim.simulation.request.fields import BY_NAME, SCALE_OUT, RequestField
 
 if TYPE_CHECKING:
-    import networkx as nx
-
     from collsim.cli.config import Configuration
     from collsim.simulation.request.prepare import Prepared
     from collsim.simulation.result import Result, Row
-    from collsim.topology import Topology
 
-__all__ = ["checked_request", "load_config", "place_of", "requested", "run", "without_rivals", "write_trace"]
+__all__ = ["checked_request", "load_config", "place_of", "requested", "run", "without_rivals"]
 
 RIVALS = (
     (("size",), ("min_bytes", "max_bytes", "step_bytes", "step_factor")),
@@ -132,7 +127,7 @@ def run(
         targets = {"output": output, "perfetto": perfetto} | ({"save_config": save_config} if config.has_rows else {})
         check_targets(targets, faults, [config.file])
     with patience(quiet, keeps_done=True):
-        result, traced = _simulated(without_rivals(context, flags), config, faults, trace=perfetto is not None)
+        result, traced = _simulated(without_rivals(context, flags), config, faults, perfetto is not None)
         is_part = interrupted()
     if not quiet:
         for warning in (*result.warnings, *_stale(context, config, result)):
@@ -156,60 +151,8 @@ def run(
         context.exit(PARTLY)
 
 
-def write_trace(
-    file: str | Path,
-    topo: str | Path | Topology | nx.Graph[Any],
-    op: str,
-    size: int | str | None = None,
-    *,
-    split: str | None = None,
-    **asked: Unpack[Arguments],
-) -> Result:
-    """Predict how long one collective takes, and write every transfer and the rate of every link over time.
-
-    Parameters
-    ----------
-    file : str or Path
-        The trace, in the format of Chrome's trace viewer, for ui.perfetto.dev; whole or not there.
-    topo, op, size, split
-        As of `collsim.simulate`: one operation, one size, one algorithm or ``auto`` or ``best``.
-    **asked
-        Whatever else `collsim.simulate` takes.
-
-    Returns
-    -------
-    Result
-        That of `collsim.simulate`.
-
-    Raises
-    ------
-    InputError
-        Whatever is wrong with the request; it asks for more than one run, or for too long a trace; the file cannot be
-        written.
-    ModelError
-        Ranks cannot reach each other, or the schedule deadlocks.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     result = write_trace(f"{folder}/trace.json", "hgx_h100", "all_gather", "1M", ranks=2)
-    ...     Path(f"{folder}/trace.json").read_text()[:15]
-    '{"traceEvents":'
-    """
-    from collsim.core.atomic_files import check_writable, write_text
-    from collsim.report.run_trace import run_trace_text
-    from collsim.simulation.request.prepare import prepare
-    from collsim.simulation.traced import traced
-
-    check_writable(str(file))
-    result, row = traced(prepare(topo, op, size, split=split, **asked))
-    write_text(run_trace_text(row, str(result.topology["name"])), str(file))
-    return result
-
-
 def _simulated(
-    flags: dict[str, Any], config: Configuration | None, faults: Faults, *, trace: bool
+    flags: dict[str, Any], config: Configuration | None, faults: Faults, trace: bool
 ) -> tuple[Result, Row | None]:
     """Check everything that was asked, raise all that is wrong with it, and simulate; with a *trace* once more."""
     asked = checked_request(flags, config, faults)

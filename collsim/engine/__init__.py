@@ -20,7 +20,6 @@ from collsim.engine.problem import (
     not_too_soon,
     perturbed_share,
 )
-from collsim.engine.rates import Stretches, WorkLimitReached, rates_over_time
 from collsim.engine.reference import solve_reference
 from collsim.engine.run import REDUCED_TRANSFERS, Engine, solve
 
@@ -31,8 +30,6 @@ __all__ = [
     "EngineInputError",
     "Problem",
     "Solution",
-    "Stretches",
-    "WorkLimitReached",
     "chained_time_s",
     "check_conservation",
     "checked",
@@ -40,7 +37,6 @@ __all__ = [
     "not_too_soon",
     "one_chain_s",
     "perturbed_share",
-    "rates_over_time",
     "round_trip_s",
     "solve",
     "solve_reference",

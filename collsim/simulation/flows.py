@@ -8,7 +8,8 @@ import numpy as np
 
 from collsim.core.arrays import entries_of
 from collsim.core.errors import Fault, UnsupportedError
-from collsim.engine import Problem, Stretches, WorkLimitReached, rates_over_time
+from collsim.engine import Problem
+from collsim.engine.rates import Stretches, WorkLimitReached, rates_over_time
 from collsim.fabric.fabric import Float, Int
 from collsim.fabric.routing import Routes
 from collsim.simulation.concurrent import GroupTask

@@ -25,7 +25,6 @@ from collsim.simulation.concurrent import (
     with_lowered,
 )
 from collsim.simulation.exchanges import exchanged, has_classes, stands_for_all
-from collsim.simulation.flows import FlowsOf, refuse_long
 from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
 from collsim.simulation.request.request import Request
@@ -200,6 +199,8 @@ def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: b
             return with_lowered(lowered, proto)
     schedule = built(task.algorithm, task.request, question)
     if call.told.traced:
+        from collsim.simulation.flows import refuse_long
+
         refuse_long(schedule.merged().n_transfers)
     once = laid_once(schedule, run, question.dtype) if few else None
     if once is not None and (bounds or not once.bounds):
@@ -222,7 +223,11 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
             replace(part, run=run, lowered=relaid(part.lowered, run))
             for part, run in zip(parts, party.runs, strict=True)
         ]
-    watch = FlowsOf() if call.told.traced else None
+    watch = None
+    if call.told.traced:
+        from collsim.simulation.flows import FlowsOf
+
+        watch = FlowsOf()
     timings = time_together(
         parts,
         party.neighbours,

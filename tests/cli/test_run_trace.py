@@ -18,7 +18,7 @@ RUNS = {
     "mesh, rings": ("mi300x_ubb8", "all_reduce", "16M", {"algo": "ring"}),
     "mesh, a link lost": ("mi355x_ubb8", "all_reduce", "16M", {"fail": "link:gpu0-gpu1"}),
     "switched, switches add": ("hgx_h100", "all_reduce", "64M", {}),
-    "switched, transfers alike": ("gb200_nvl72", "all_to_all", "72M", {}),
+    "switched, transfers alike": ("gb200_nvl72", "all_to_all", "16M", {"ranks": 16}),
     "switched, the fastest": ("hgx_h100", "all_reduce", "1M", {"algo": "best"}),
     "bare wires": ("hgx_h100", "reduce_scatter", "16M", {"profile": "ideal"}),
     "two nodes": ("hgx_h100", "all_reduce", "64M", {"nodes": 2}),

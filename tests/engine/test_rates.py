@@ -5,7 +5,8 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from collsim.engine import Problem, WorkLimitReached, rates_over_time, solve
+from collsim.engine import Problem, solve
+from collsim.engine.rates import WorkLimitReached, rates_over_time
 
 
 def problem(capacity, routes, size, latency=None, cap=None, waits=None):

@@ -13,6 +13,7 @@ from collsim.simulation import flows, plans
 from collsim.simulation.request.prepare import prepare
 from collsim.simulation.traced import traced
 
+SHARED = {"nodes": 2, "groups": [[0, 2, 8], [1, 9, 10]], "overrides": ["nic.shared_by=2"]}
 RUNS = {
     "mesh": ("mi300x_ubb8", "all_to_all", "16M", {}),
     "mesh, rings": ("mi300x_ubb8", "all_reduce", "16M", {"algo": "ring"}),
@@ -24,7 +25,7 @@ RUNS = {
     "two nodes": ("hgx_h100", "all_reduce", "64M", {"nodes": 2}),
     "two nodes, relayed": ("hgx_h100", "all_to_all", "16M", {"nodes": 2}),
     "groups on links of their own": ("hgx_h100", "all_reduce", "16M", {"nodes": 2, "split": "MOD 8"}),
-    "groups that share links": ("hgx_h100", "all_to_all", "16M", {"nodes": 2, "split": "MOD 2"}),
+    "groups that share links": ("hgx_h100", "all_gather", "4M", SHARED | {"algo": "ring"}),
     "memory of hosts": ("pcie_gen5_8gpu", "all_reduce", "16M", {}),
     "calls in a row": ("hgx_h100", "broadcast", "16M", {}),
 }

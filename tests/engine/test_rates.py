@@ -52,6 +52,8 @@ def test_times_are_those_of_the_engine_and_stretches_hold_all_bytes():
 def test_many_alike_have_the_stretches_of_one():
     """64 pairs of transfers on links of their own, the second behind the first: simulated as one pair."""
     n = 64
+    apart = rates_over_time(problem([2.0] * 2 * n, [[i] for i in range(2 * n)], [6.0, 4.0] * n))[-1]  # 4 B end first
+    assert apart.end_s[np.argsort(apart.transfer)].tolist() == [3.0, 2.0] * n
     waits = [[] if i % 2 == 0 else [i - 1] for i in range(2 * n)]
     alike = problem([2.0] * n, [[i // 2] for i in range(2 * n)], [4.0, 6.0] * n, waits=waits)
     found = rates_over_time(alike)[-1]

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collsim.calibration.validate import validate
     from collsim.calibration.verdicts import Validation
     from collsim.cli.report import write_report
+    from collsim.cli.trace import write_trace
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
     from collsim.explanation import Explanation, explain
@@ -94,6 +95,7 @@ __all__ = [
     "tune",
     "validate",
     "write_report",
+    "write_trace",
 ]
 
 HOME = {
@@ -136,6 +138,7 @@ HOME = {
     "import_topology": "importing",
     "validate": "calibration.validate",
     "write_report": "cli.report",
+    "write_trace": "cli.trace",
 }
 
 

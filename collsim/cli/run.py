@@ -15,7 +15,7 @@ from collsim.simulation.request.fields import BY_NAME, SCALE_OUT, RequestField
 if TYPE_CHECKING:
     from collsim.cli.config import Configuration
     from collsim.simulation.request.prepare import Prepared
-    from collsim.simulation.result import Result
+    from collsim.simulation.result import Result, Row
 
 __all__ = ["checked_request", "load_config", "place_of", "requested", "run", "without_rivals"]
 
@@ -63,6 +63,7 @@ def load_config(context: click.Context, _: click.Parameter, file: str | None) ->
     help="Take what no flag says from there: a saved configuration or a result in JSON.",
 )
 @click.option("--save-config", metavar="FILE", help="Write what was asked, in full, for --config.")
+@click.option("--perfetto", metavar="FILE", help="Write one run as a trace there, for ui.perfetto.dev.")
 @screen_options
 @column_option
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
@@ -75,6 +76,7 @@ def run(
     output: str | None,
     config: Configuration | None,
     save_config: str | None,
+    perfetto: str | None,
     quiet: bool,
     wide: bool,
     verbose: bool,
@@ -91,6 +93,7 @@ def run(
       collsim run --topo hgx_b200 --op all_gather --format csv -o all_gather.csv --save-config run.json
       collsim run --topo hgx_h100 --op all_reduce --split "MOD 4"
       collsim run --config run.json --ranks 4
+      collsim run --topo hgx_h100 --op all_reduce --size 64M --perfetto trace.json
 
     \b
     What planners ask:
@@ -118,14 +121,14 @@ def run(
     target = faults.attempt(lambda: output_format(form, output))
     sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
     sources += files_of(flags["placement"])
-    check_targets({"output": output, "save_config": save_config}, faults, sources)
+    check_targets({"output": output, "save_config": save_config, "perfetto": perfetto}, faults, sources)
     hint = "end it in .json: a configuration is JSON"
     faults.attempt(lambda: check_suffix(save_config, (".json",), hint, "save_config"))
     if config is not None:  # --save-config may renew it, unless that would lose the rows of a result
-        targets = {"output": output} | ({"save_config": save_config} if config.has_rows else {})
+        targets = {"output": output, "perfetto": perfetto} | ({"save_config": save_config} if config.has_rows else {})
         check_targets(targets, faults, [config.file])
     with patience(quiet, keeps_done=True):
-        result = _simulated(without_rivals(context, flags), config, faults)
+        result, traced = _simulated(without_rivals(context, flags), config, faults, perfetto is not None)
         is_part = interrupted()
     if not quiet:
         for warning in (*result.warnings, *_stale(context, config, result)):
@@ -138,6 +141,10 @@ def run(
         from collsim.cli.config import as_configuration
 
         write(as_configuration(result), save_config)
+    if traced is not None:
+        from collsim.report.run_trace import run_trace_text
+
+        write(run_trace_text(traced, str(result.topology["name"])), perfetto)
     write(render(result, target or "table", screen), output)
     if result.refused:
         for line in refusal_lines(result.refused):
@@ -145,8 +152,10 @@ def run(
         context.exit(PARTLY)
 
 
-def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Result:
-    """Check everything that was asked, raise all that is wrong with it, and simulate."""
+def _simulated(
+    flags: dict[str, Any], config: Configuration | None, faults: Faults, trace: bool
+) -> tuple[Result, Row | None]:
+    """Check everything that was asked, raise all that is wrong with it, and simulate; with a *trace* once more."""
     from collsim.cli.several import one_of_each
 
     asked = checked_request(one_of_each(flags, faults), config, faults)
@@ -154,13 +163,18 @@ def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faul
 
     from collsim.simulation.simulate import predict
 
-    result = faults.attempt(predict, *asked)
+    if trace:
+        from collsim.simulation.traced import traced
+
+        result, row = faults.attempt(traced, asked) or (None, None)
+    else:
+        result, row = faults.attempt(predict, *asked), None
     faults.raise_any()
     assert result is not None
     named = {"topo": flags["topo"], "profile": flags["profile"]}
     if not any(flags[name] for name in ("ranks", "rank_list", "placement")):
         named["rank_lists"] = None  # all there are, also where the same is asked of another topology
-    return replace(result, config={**result.config, **named})
+    return replace(result, config={**result.config, **named}), row
 
 
 def checked_request(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Prepared:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -18,7 +18,7 @@ from collsim.explanation.split import parts_of
 from collsim.explanation.what_ifs import what_ifs_of
 from collsim.schedule import Schedule
 from collsim.simulation.request.arguments import Arguments
-from collsim.simulation.request.fields import Request
+from collsim.simulation.request.one_run import refuse_several
 from collsim.simulation.request.prepare import Prepared, prepare
 from collsim.topology import Topology
 
@@ -116,27 +116,8 @@ def checked(asked: Mapping[str, Any]) -> Prepared:
         Every fault of the request; or all of which it has more than one.
     """
     prepared = prepare(**asked)
-    _refuse_several(prepared.question, prepared.groups)
+    refuse_several(prepared, "one run is explained")
     return prepared
-
-
-def _refuse_several(question: Request, groups: Sequence[Sequence[int]]) -> None:
-    """Refuse a question with more than one answer, every way in which it has more at once."""
-    sizes = {size for op in question.ops for size in question.sizes_of(op)}
-    faults = []
-    for name, values, example in (
-        ("op", [op.name for op in question.ops], "all_reduce"),
-        ("size", sorted(sizes), "64M"),
-        ("algo", list(question.algo), "auto"),
-        ("ranks", [len(group) for group in groups], str(len(groups[0]))),
-    ):
-        if len(values) > 1:
-            told = ", ".join(map(str, values[:4])) + ", ..." * (len(values) > 4)
-            faults.append(Fault(f"{len(values)} values ({told}): one run is explained", name, f"such as {example}"))
-    if question.algo == ("all",):
-        faults.append(Fault('"all" is one run for each algorithm', "algo", "take auto, best or a name"))
-    if faults:
-        raise InputError(*faults)
 
 
 def _phases(bench: Bench) -> tuple[Phase, ...]:

@@ -21,7 +21,7 @@ from collsim.library.nccl.channels import (
     thread_bytes,
 )
 from collsim.library.nccl.cluster_graphs import ACROSS_DOUBT, merged
-from collsim.library.nccl.graphs import nccl_graphs
+from collsim.library.nccl.graphs import GIVEN_UP_GBPS, nccl_graphs
 from collsim.library.nccl.plugin_tuner import TUNER_SINCE, taken_by_plugin, with_plugin
 from collsim.library.nccl.point_to_point import channels_used, point_to_point, protocol_of
 from collsim.library.nccl.protocols import AMD_LINES, NVIDIA_LINES, SLOTS, Lines, chunk_of, efficiency
@@ -43,6 +43,11 @@ LIBRARY_WORDS = {"nvls_tree": "NVLSTREE", "collnet_direct": "COLLNETDIRECT", "co
 
 MERGED_SINCE = (2, 20)
 """Ports of one card are one adapter: v2.20.3 has it (src/transport/net_ib.cc); 2.19 was not read."""
+GAVE_UP = (
+    f"; NCCL finds no ring at a rate that it tries, and reckons with {GIVEN_UP_GBPS:g} GB/s: "
+    "estimates that rank, no times"
+)
+"""What to make of its figures then; it prints and compares them as they are (NCCL src/graph/search.cc, tuning.cc)."""
 RELAYED = ("all_to_all", "gather", "scatter")
 """Operations whose messages may go over relays. The others' schedules have none, though NCCL's do."""
 
@@ -206,7 +211,7 @@ def _pick_nccl(call: Call, system: System, library: Library, environment: Enviro
     communicator = communicator_channels(call, system, ring, environment)
     setting = Setting(call, system, nccl_constants(library.version), environment, graphs, library.version)
     rows = _non_empty(candidates(setting, communicator), call, environment)
-    why = _why(rows, call, environment)
+    why = _why(rows, call, environment) + GAVE_UP * (ring.intra_GBps == GIVEN_UP_GBPS)
     instance = system.instance if library.version >= TUNER_SINCE and environment.number(OFI_TUNER, 1) else ""
     own = taken_by_plugin(call, instance, rows) if instance else None
     if own is not None:

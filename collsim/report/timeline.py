@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from collsim._version import __version__
 from collsim.core.errors import chosen
 from collsim.core.units import format_time
+from collsim.report.chrome_trace import complete, counter, process_name, thread_name, trace_json
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import Column, comments, document, sheet
@@ -107,25 +107,20 @@ def perfetto_text(found: TimelineResult) -> str:
     link, of how full collectives make it. Times are in microseconds.
     """
     streams = {name: number for number, name in enumerate(dict.fromkeys(event.stream for event in found.events), 1)}
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": 1, "tid": 0, "name": "process_name", "args": {"name": f"{found.gpu} {found.topology}"}}
-    ]
+    events = [process_name(1, f"{found.gpu} {found.topology}")]
     for name, number in streams.items():
-        label = name if not name.lstrip("-").isdigit() else f"stream {name}"
-        events.append({"ph": "M", "pid": 1, "tid": number, "name": "thread_name", "args": {"name": label}})
+        events.append(thread_name(1, number, name if not name.lstrip("-").isdigit() else f"stream {name}"))
     for event in found.events:
         events += _slices(event, streams[event.stream])
     events += _counters(found)
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, separators=(",", ":")) + "\n"
+    return trace_json(events)
 
 
 def _slices(event: Event, track: int) -> list[dict[str, Any]]:
     """Return the slice of an event, and those nested in it."""
 
     def piece(name: str, begin_s: float, end_s: float) -> dict[str, Any]:
-        begin_us = round(begin_s * 1e6, 3)
-        long_us = round(round(end_s * 1e6, 3) - begin_us, 3)  # ends as the next begins, to the nanosecond
-        return {"ph": "X", "pid": 1, "tid": track, "name": name, "cat": event.kind, "ts": begin_us, "dur": long_us}
+        return complete(1, track, name, event.kind, (begin_s, end_s))
 
     found = [piece(event.name, event.start_s, event.end_s)]
     if event.kind == "collective" and event.moving_s > event.start_s:
@@ -146,6 +141,6 @@ def _counters(found: TimelineResult) -> list[dict[str, Any]]:
         now = 0.0
         for at, by in sorted(of_link.items()):
             now += by
-            count = {"ph": "C", "pid": 1, "tid": 0, "name": f"links to {link}", "ts": round(at * 1e6, 3)}
-            told.append({**count, "args": {"percent": round(100 * min(max(now, 0.0), 1.0), 1)}})
+            percent = round(100 * min(max(now, 0.0), 1.0), 1)
+            told.append(counter(1, f"links to {link}", round(at * 1e6, 3), percent=percent))
     return told

@@ -7,7 +7,7 @@ Those that share links become one problem, in which their transfers share every 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,7 @@ __all__ = [
     "EQUAL",
     "GroupTask",
     "Party",
+    "Watch",
     "group_times",
     "part_of",
     "prepare_groups",
@@ -129,6 +130,10 @@ class GroupTask:
     costs: Protocol
     network: Protocol | None
     """Costs of steps between nodes."""
+
+
+Watch = Callable[[Sequence[int], Sequence[GroupTask], Sequence[Problem], Problem], None]
+"""Takes the numbers of neighbours, their tasks, the problem of each and the joint one, before it is solved."""
 
 
 def part_of(
@@ -263,6 +268,7 @@ def time_together(
     tolerance: float | None = 0.0,
     bracket: bool = False,
     spans: bool = False,
+    watch: Watch | None = None,
 ) -> list[Timing]:
     """Return the timing of each part while all run at once.
 
@@ -282,6 +288,8 @@ def time_together(
         Whether a time within a tolerance comes with times on both sides of it.
     spans : bool
         Whether timings say when transfers flowed.
+    watch : callable, optional
+        Is shown the tasks of neighbours and the one problem that they are.
 
     Raises
     ------
@@ -301,7 +309,10 @@ def time_together(
     for numbers in neighbours:
         members = [parts[i] for i in numbers]
         problems = [problem_of(part.lowered, part.run, part.costs, part.network) for part in members]
-        for i, problem, found in zip(numbers, problems, _solved(members, problems, solving), strict=True):
+        joint = problems[0] if len(problems) == 1 else _joint(problems, members[0].run.trunk_capacity_Bps)
+        if watch is not None:
+            watch(numbers, members, problems, joint)
+        for i, problem, found in zip(numbers, problems, _solved(members, problems, joint, solving), strict=True):
             part, both_costs = parts[i], (parts[i].costs, parts[i].network)
             above = found[1] if bracket else None
             timing = timing_of(part.lowered, part.run, both_costs, problem, found[0], above=above, spans=spans)
@@ -381,9 +392,10 @@ class _Solving:
         return self.known[key]
 
 
-def _solved(members: Sequence[GroupTask], problems: Sequence[Problem], solving: _Solving) -> list[tuple[Solution, ...]]:
-    """Return the solutions of each of the neighbours."""
-    joint = problems[0] if len(problems) == 1 else _joint(problems, members[0].run.trunk_capacity_Bps)
+def _solved(
+    members: Sequence[GroupTask], problems: Sequence[Problem], joint: Problem, solving: _Solving
+) -> list[tuple[Solution, ...]]:
+    """Return the solutions of each of the neighbours, whose problems are one *joint* problem."""
     try:
         solutions = solving.solutions(joint)
     except EngineDeadlock:

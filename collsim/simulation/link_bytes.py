@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collsim.schedule import Schedule
     from collsim.topology import Wiring
 
-__all__ = ["LinkBytes", "Spans", "Tier"]
+__all__ = ["Flows", "LinkBytes", "Sent", "Spans", "Tier"]
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -74,6 +74,44 @@ class Spans(NamedTuple):
     finish_s: Float
 
 
+class Sent(NamedTuple):
+    """What one group of ranks sends, transfer by transfer: arrays of one length.
+
+    Attributes
+    ----------
+    gpus : tuple of int
+        The GPU of each rank.
+    spans : Spans
+        When; exact.
+    size_bytes : float64[n]
+        Of one message.
+    copies : int64[n]
+        How many channels do the same side by side, each with a message like this: `Spans.channel` is the first.
+    """
+
+    gpus: tuple[int, ...]
+    spans: Spans
+    size_bytes: Float
+    copies: Int
+
+
+class Flows(NamedTuple):
+    """Every transfer of a run, and the rates of links between any two changes.
+
+    Attributes
+    ----------
+    groups : tuple of Sent
+        One for each group of ranks.
+    link, when_s, rate_Bps : int64[k], float64[k], float64[k]
+        Of each link in use, in turn, its rate from each time on, in the order of times; the last is 0.
+    """
+
+    groups: tuple[Sent, ...]
+    link: Int
+    when_s: Float
+    rate_Bps: Float
+
+
 @dataclass(frozen=True, eq=False)
 class LinkBytes:
     """What the links of a run carry.
@@ -91,6 +129,8 @@ class LinkBytes:
         What moves them, of the slowest group; None where a machine was simulated by a small part of it.
     spans : Spans or None
         When its transfers waited and flowed.
+    flows : Flows or None
+        Every transfer of all groups with exact rates, where they were asked for.
     """
 
     wiring: Wiring
@@ -100,6 +140,7 @@ class LinkBytes:
     rank_node: Int
     schedule: Schedule | None = None
     spans: Spans | None = None
+    flows: Flows | None = None
 
     @cached_property
     def busy_s(self) -> Float:

@@ -69,7 +69,7 @@ EQUALLY_BUSY = 1e-3
 class Told:
     """Notes beside the rows: what choices left out, what was asked for and refused, and the errors of that; of each
     operation, the algorithms that the library has where the user looked beyond them; the calls for which a plug-in
-    chose. Whether rows keep their loads.
+    chose. Whether rows keep their loads, and whether these have every transfer of all groups.
     """
 
     left_out: list[str] = field(default_factory=list)
@@ -78,6 +78,7 @@ class Told:
     refused: list[Refusal] = field(default_factory=list)
     errors: list[InputError | ModelError] = field(default_factory=list)
     keeps_loads: bool = False
+    traced: bool = False
 
     def refuse(self, error: InputError | ModelError, empty: Row, asked: str) -> None:
         """Note the *error* of what was *asked* for; the *empty* row says where."""
@@ -197,6 +198,10 @@ def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: b
         if lowered is not None:
             return with_lowered(lowered, proto)
     schedule = built(task.algorithm, task.request, question)
+    if call.told.traced:
+        from collsim.simulation.flows import refuse_long
+
+        refuse_long(schedule.merged().n_transfers)
     once = laid_once(schedule, run, question.dtype) if few else None
     if once is not None and (bounds or not once.bounds):
         return with_lowered(once, proto)
@@ -218,6 +223,11 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
             replace(part, run=run, lowered=relaid(part.lowered, run))
             for part, run in zip(parts, party.runs, strict=True)
         ]
+    watch = None
+    if call.told.traced:
+        from collsim.simulation.flows import FlowsOf
+
+        watch = FlowsOf()
     timings = time_together(
         parts,
         party.neighbours,
@@ -226,6 +236,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         tolerance=question.tolerance,
         bracket=question.bracket,
         spans=call.told.keeps_loads,
+        watch=watch,
     )
     call.solves += sum(timing.solves + timing.simulated for timing in timings)
     tasks = plan.tasks
@@ -250,7 +261,8 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
     )
     if call.told.keeps_loads:
         of_all = schedule if parts[slowest].lowered.at_once is None else None  # else it is that of one rank
-        row = replace(row, loads=loads_of(whole, party.runs[slowest], of_all))
+        loads = loads_of(whole, party.runs[slowest], of_all)
+        row = replace(row, loads=loads if watch is None else replace(loads, flows=watch.flows()))
     ran = [(each.algorithm.name, each.proto) for each in tasks]
     return row if party.n_groups == 1 else replace(row, group_times=group_times(row, ran, timings, party))
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from collsim.library import Library
     from collsim.simulation.quotient.scaled import Scaled
 
-__all__ = ["AsIf", "build_schedule", "predict", "simulate"]
+__all__ = ["AsIf", "build_schedule", "contested", "predict", "simulate"]
 
 AsIf = Callable[[Topology, Profile], tuple[Topology, Profile]]
 """Changes of a settled machine and of its constants."""
@@ -245,12 +245,14 @@ def predict(
     *,
     as_if: AsIf | None = None,
     doubts: bool = True,
+    traced: bool = False,
 ) -> Result:
     """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
 
     *as_if* returns the machine and the constants that are simulated instead of those at which everything else was
     settled, such as without latencies; rows then have their `loads`. *doubts* asks again without the settings of which
-    nothing but the times tells whether they matter.
+    nothing but the times tells whether they matter. *traced*: rows have every transfer of all groups in their loads,
+    where no contest decides what runs; the question does not let transfers stand for others (*reduce*).
 
     Raises
     ------
@@ -274,7 +276,8 @@ def predict(
         constants = with_direct_pointers(constants)
     constants = with_staged_rings(constants, question.library)
     shipped, constants = constants, as_hosted(constants, question.host, question.library)
-    told = Told(left_out, keeps_loads=as_if is not None)
+    traced = traced and not contested(question)
+    told = Told(left_out, keeps_loads=traced or as_if is not None, traced=traced)
     judged = _judged(topology, groups, question)
     launched = constants.launched(question.launch, registered=bool(question.registered))
     as_fitted = exchanges_as_fitted(constants, _levels(topology, constants, groups, question))
@@ -456,6 +459,11 @@ def _tables(party: Party | Scaled, question: Request, told: Told) -> list[list[l
     if isinstance(party, Party):
         return tables_of(party, question, told)
     return party.tables(question, told)
+
+
+def contested(question: Request) -> bool:
+    """Return True if what runs is the fastest of several in the simulator."""
+    return any(name in CHOICES and not (name == "auto" and question.library) for name in question.algo)
 
 
 def _with_library(topology: Topology, constants: Profile, question: Request) -> tuple[Request, list[str]]:

@@ -66,9 +66,11 @@ __all__ = [
     "problem_of",
     "record_timing",
     "refuse_broken_laws",
+    "spans_of",
     "time_lowered",
     "time_schedule",
     "timing_of",
+    "wire_copies",
 ]
 
 SLACK = 1e-9
@@ -198,7 +200,7 @@ def timing_of(
         tolerance=solution.tolerance,
         perturbed=solution.perturbed,
         raised_s=solution.raised_s,
-        spans=_spans(lowered, solution) if spans else None,
+        spans=spans_of(lowered, solution.ready_s, solution.start_s, solution.finish_s)[0] if spans else None,
     )
     if above is not None:
         broken += check_conservation(problem, above)
@@ -215,22 +217,23 @@ def timing_of(
     return timing
 
 
-def _spans(lowered: Lowered, solution: Solution) -> Spans:
-    """Return when transfers flowed, joins left out."""
+def spans_of(lowered: Lowered, ready_s: Float, start_s: Float, finish_s: Float) -> tuple[Spans, Int]:
+    """Return when transfers flowed, by the times of all rows of a problem, and their rows: joins are left out."""
     from collsim.simulation.link_bytes import Spans
 
     transfers, n = lowered.transfers, len(lowered.transfers)
     rows = np.flatnonzero((transfers.src != transfers.dst) | (transfers.src < 0))
-    return Spans(
+    found = Spans(
         transfers.src[rows],
         transfers.dst[rows],
         transfers.step[rows],
         transfers.channel[rows],
         transfers.reduces[rows],
-        solution.ready_s[:n][rows],
-        solution.start_s[:n][rows],
-        solution.finish_s[:n][rows],
+        ready_s[:n][rows],
+        start_s[:n][rows],
+        finish_s[:n][rows],
     )
+    return found, rows
 
 
 def _not_below(timing: Timing, run: LoweredRun) -> Timing:
@@ -418,7 +421,7 @@ def _outside(lowered: Lowered) -> Bool:
     return np.asarray(np.bincount(lowered.route[lowered.across], minlength=len(lowered.used)) > 0)
 
 
-def _wire_copies(lowered: Lowered, costs: Protocol, network: Protocol | None) -> Float:
+def wire_copies(lowered: Lowered, costs: Protocol, network: Protocol | None) -> Float:
     """Return float64[n_used]: bytes on the wire for each byte of a message, times the copies of it."""
     efficiency = np.full(len(lowered.used), costs.wire_efficiency)
     if network is not None:
@@ -432,7 +435,7 @@ def _link_bytes(lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, P
         (costs, network), (inside, across) = both_costs, lowered.carried
         return inside / costs.wire_efficiency + across / (network or costs).wire_efficiency
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
-    n_routes, copies = len(run.routes.latency_s), _wire_copies(lowered, *both_costs)
+    n_routes, copies = len(run.routes.latency_s), wire_copies(lowered, *both_costs)
     if n_routes <= MOST_UNUSED * len(lowered.used):  # to add up all costs less than to copy some
         carried, every = np.bincount(lowered.used, carried * copies, n_routes).astype(np.float64), run.routes
     else:
@@ -479,7 +482,7 @@ def _over_network(
 def problem_of(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Protocol | None = None) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes
-    trunks = run.trunks.take(lowered.used, _wire_copies(lowered, costs, network))
+    trunks = run.trunks.take(lowered.used, wire_copies(lowered, costs, network))
     rates, port_Bps = _rates(lowered, run, costs)
     latency_s = costs.latency_s(size_bytes, rates, stores_of(lowered))
     waits_s = np.where(transfers.src != transfers.dst, latency_s, 0.0) * heads_of(lowered, run)

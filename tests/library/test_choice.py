@@ -635,3 +635,11 @@ class TestRccl:
 
 def system_ranks(system: System) -> int:
     return len(system.links)
+
+
+@pytest.mark.parametrize(("topology", "gave_up"), [("pcie_gen5_8gpu", True), ("hgx_h100", False)])
+def test_the_reason_says_where_estimates_are_no_times(topology, gave_up):
+    """Where no ring fits any rate of its list, NCCL goes on with one channel of 0.1 GB/s: 64 MiB then take a second."""
+    found = choose(Call("all_reduce", 8, 2**26), system_of(load_topology(topology)), "nccl-2.28")
+    assert ("reckons with 0.1 GB/s: estimates that rank, no times" in found.why) == gave_up
+    assert (found.candidates[0].predicted_s > 1) == gave_up

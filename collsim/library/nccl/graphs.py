@@ -23,7 +23,7 @@ from collsim.library.nccl.cluster_graphs import (
 )
 from collsim.library.system import Graph, System, ring_closes
 
-__all__ = ["MAX_HEADS", "MAX_RINGS", "nccl_graphs"]
+__all__ = ["GIVEN_UP_GBPS", "MAX_HEADS", "MAX_RINGS", "nccl_graphs"]
 
 RATES_GBPS = {
     "volta": (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),

@@ -25,7 +25,7 @@ T = TypeVar("T")
 SPELLINGS = {flag.lstrip("-").replace("-", "_"): entry.name for entry in FIELDS for flag in entry.flags}
 SPELLINGS |= {"topk": "top_k", "topology": "topo", "sizes": "size", "collective": "op", "operation": "op"}
 """Arguments by other words for them: the flags of the command line that are spelled otherwise, and near misses."""
-ELSEWHERE = {"topo": ("topos", "source"), "compare": ("topos",)}
+ELSEWHERE = {"topo": ("topos", "source"), "compare": ("topos",), "perfetto": ("file",)}
 """What functions call an argument that has another name in most of them."""
 WHAT_IF = {"set": "overrides", "env": "environment", "degrade": "degrade"}
 """Arguments that are mappings, by the flags that set one entry."""

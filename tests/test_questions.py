@@ -75,7 +75,7 @@ QUESTIONS = {
     "E08": Question("NVIDIA/nccl#457", "bytes of a GPU: ring 2 (N-1)/N S; an inner rank of the tree 2 S, the root S"),
     "E12": Question(
         "NVIDIA/nccl#1229", "H100 reduce_scatter: 360 on 4 nodes to 260 on 128",
-        "324 on 4 nodes at 8 GiB, not 330 to 395, as the fitted log of ten nodes (323); it falls from 512 ranks on",
+        "324 on 4 nodes at 8 GiB, not 330 to 395: 16 channels bind in the node (369 with 24); it falls from 512 ranks on",
     ),
     "E15": Question(
         "NVIDIA/nccl#1801", "3 partitions of 4 and 8 GB200: ring 197 and 394, tree 234 and 485",
@@ -98,7 +98,8 @@ OTHERS = {
 }  # fmt: skip
 """More questions with a bus bandwidth, in GB/s: measured or called right there, how far the model may be off, and what
 was run: H200 and H800 in one node, 2 nodes of H100, 2 of A100 with 4 x 200 Gb/s, 12 with one, 2 of H800 with 100 Gb/s.
-Not met, though asked: 366 GB/s on four H100 nodes (nccl-tests#309) are 326, as E12; an all-to-all of four H100 that falls
+Not met, though asked: 366 GB/s on four H100 nodes (nccl-tests#309) are 326, as E12; on 24 channels, or with trees of NVLS, they
+are 370 and 375, but the asker does not say what ran, and NVIDIA/nccl#1221 has 320 there. An all-to-all of four H100 that falls
 by an eighth above 512 MiB (NVIDIA/nccl#2169), where NCCL sends twice as many parts at once, rises by a twentieth here and
 on the four machines whose logs there are."""
 KERNEL = "deepep_v1_h800"

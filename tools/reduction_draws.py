@@ -24,6 +24,7 @@ from collsim.collectives import algorithms_for
 from collsim.core.errors import CollsimError
 from collsim.core.operations import OPERATIONS
 from collsim.engine import run
+from collsim.engine.unhindered import unhindered
 from collsim.simulation import exchanges, hops, parties
 from collsim.simulation.quotient import representatives
 from collsim.simulation.result import Row
@@ -70,7 +71,7 @@ def thresholds(*, classes: bool) -> Iterator[None]:
     changed = (
         (hops, "LEAST_TRANSFERS", least), (hops, "LEAST_UNEVEN", least),
         (parties, "LEAST_SCALED", 2 if classes else least), (exchanges, "LEAST_RANKS", least),
-        (representatives, "WORTH", 0), (run, "unhindered", run.unhindered if classes else lambda _: None),
+        (representatives, "WORTH", 0), (run, "unhindered", unhindered if classes else lambda _: None),
     )  # fmt: skip
     before = [getattr(module, name) for module, name, _ in changed]
     try:

@@ -28,7 +28,7 @@ MOST_KNOWN = 1_000
 RESUM = 1e-3
 """A running sum that has shrunk to this part of its value is taken anew, before cancellation shows."""
 
-EARLY = 1 / 8
+EARLY = 1 / 16
 """From this part of the work on, as large a part of the transfers has to be over, less half of this for the start; else
 the rest will not be in time."""
 OF_EVENT = 4
@@ -197,15 +197,16 @@ class _Run:
             if len(self.known) >= MOST_KNOWN:
                 self.known.clear()
             rates, visits = fair_rates(region, self.hops, self.capacity, self.cap)
-            self.known[same] = [rates[i] for i in region], visits
-        known_rates, visits = self.known[same]
-        self.work += OF_EVENT + visits + sum([len(self.hops[i]) for i in region])
+            self.known[same] = [rates[i] for i in region], OF_EVENT + visits + sum([len(self.hops[i]) for i in region])
+        known_rates, work = self.known[same]
+        self.work += work
+        flows, moved, start, now, tie = self.flows, self.moved, self.start, self.now, self.tie
         for i, rate in zip(region, known_rates, strict=True):
-            flow = self.flows[i]
+            flow = flows[i]
             if rate != flow.rate:  # an unchanged rate leaves the flow alone, to the bit: equal ends stay equal
-                self.moved[i] += flow.drain(self.now)
-                flow.rate, flow.finish = rate, self.now + flow.left / rate
-                flow.soonest = flow.finish - self.tie * (flow.finish - self.start[i])
+                moved[i] += flow.drain(now)
+                flow.rate, flow.finish = rate, (finish := now + flow.left / rate)
+                flow.soonest = finish - tie * (finish - start[i])
 
 
 def fair_rates(

@@ -28,7 +28,7 @@ MOST_KNOWN = 1_000
 RESUM = 1e-3
 """A running sum that has shrunk to this part of its value is taken anew, before cancellation shows."""
 
-EARLY = 1 / 8
+EARLY = 1 / 16
 """From this part of the work on, as large a part of the transfers has to be over, less half of this for the start; else
 the rest will not be in time."""
 OF_EVENT = 4
@@ -53,13 +53,13 @@ class WorkLimitReached(Exception):  # noqa: N818  # not an error: the caller tur
 
 
 class Flow:
-    """One transfer that flows, the *which*-th to begin: *left* bytes at time *since*, at *rate* until *finish*."""
+    """One flowing transfer: *left* bytes at time *since*, at *rate* until *finish*, which *soonest* is taken to be."""
 
-    __slots__ = ("finish", "left", "rate", "since", "which")
+    __slots__ = ("finish", "left", "rate", "since", "soonest")
 
-    def __init__(self, left: Number, now: Number, which: int) -> None:
+    def __init__(self, left: Number, now: Number) -> None:
         self.rate: Number = 0
-        self.left, self.since, self.finish, self.which = left, now, math.inf, which
+        self.left, self.since, self.finish, self.soonest = left, now, math.inf, math.inf
 
     def drain(self, now: Number) -> Number:
         """Advance to *now* and return the bytes moved."""
@@ -120,9 +120,6 @@ class _Run:
         self.finish: list[Number] = [None] * n
         self.moved = [number(0)] * n
         self.flows: dict[int, Flow] = {}
-        self.begun = 0
-        self.calendar: list[tuple[Number, Number]] = []  # heap: when flows may end, and when they do
-        self.ends: dict[tuple[Number, Number], list[int]] = {}  # which flows end then, or would have
         self.timers = [(self.latency[i], i) for i in range(n) if not self.waits[i]]  # latencies and local copies
         heapify(self.timers)
         self.solves = self.work = self.ended = 0
@@ -130,18 +127,10 @@ class _Run:
 
     def advance(self) -> bool:
         """Go to the next event and do all that is due then; return whether flows ended or began."""
-        due = self.due()
-        self.now = now = min([finish for finish, _ in due] + [time for time, _ in self.timers[:1]])
+        self.now = now = min([flow.finish for flow in self.flows.values()] + [time for time, _ in self.timers[:1]])
         until = now + self.tie_now * now
-        ended: dict[int, Flow] = {}
-        for finish, soonest in due:
-            rows = self.ends.pop((soonest, finish))
-            if soonest <= until:
-                ended.update((i, self.flows[i]) for i in rows if i in self.flows and self.flows[i].finish == finish)
-            else:
-                self.ends[soonest, finish] = rows
-                heappush(self.calendar, (soonest, finish))
-        for i in sorted(ended, key=lambda i: ended[i].which):
+        ended = [i for i, flow in self.flows.items() if flow.soonest <= until]
+        for i in ended:
             self.moved[i] += self.flows.pop(i).drain(now)
             self.changed.append(i)
             self.complete(i, now)
@@ -150,25 +139,11 @@ class _Run:
             self.fire(heappop(self.timers)[1], now)
         return bool(ended) or len(self.flows) > flowing
 
-    def due(self) -> list[tuple[Number, Number]]:
-        """Take from the calendar when flows end that may end at the next event, each time after the soonest."""
-        until = self.timers[0][0] * (1 + self.tie_now) if self.timers else math.inf
-        found = []
-        while self.calendar and self.calendar[0][0] <= until:
-            soonest, finish = heappop(self.calendar)
-            if any(i in self.flows and self.flows[i].finish == finish for i in self.ends[soonest, finish]):
-                found.append((finish, soonest))
-                until = min(until, finish + self.tie_now * finish)
-            else:  # their rates have changed since
-                del self.ends[soonest, finish]
-        return found
-
     def fire(self, i: int, now: Number) -> None:
         """Begin transfer *i*, or end it if it is a local copy that has begun before."""
         began, self.start[i] = self.start[i] is not None, now if self.start[i] is None else self.start[i]
         if self.size[i] and self.hops[i]:
-            self.flows[i] = Flow(self.size[i], now, self.begun)
-            self.begun += 1
+            self.flows[i] = Flow(self.size[i], now)
             self.changed.append(i)
         elif began or not self.size[i] or self.cap[i] == math.inf:
             self.moved[i] = self.size[i]
@@ -222,20 +197,16 @@ class _Run:
             if len(self.known) >= MOST_KNOWN:
                 self.known.clear()
             rates, visits = fair_rates(region, self.hops, self.capacity, self.cap)
-            self.known[same] = [rates[i] for i in region], visits
-        known_rates, visits = self.known[same]
-        self.work += OF_EVENT + visits + sum([len(self.hops[i]) for i in region])
+            self.known[same] = [rates[i] for i in region], OF_EVENT + visits + sum([len(self.hops[i]) for i in region])
+        known_rates, work = self.known[same]
+        self.work += work
+        flows, moved, start, now, tie = self.flows, self.moved, self.start, self.now, self.tie
         for i, rate in zip(region, known_rates, strict=True):
-            flow = self.flows[i]
+            flow = flows[i]
             if rate != flow.rate:  # an unchanged rate leaves the flow alone, to the bit: equal ends stay equal
-                self.moved[i] += flow.drain(self.now)
-                flow.rate, flow.finish = rate, self.now + flow.left / rate
-                end = flow.finish - self.tie * (flow.finish - self.start[i]), flow.finish
-                if end in self.ends:
-                    self.ends[end].append(i)
-                else:
-                    self.ends[end] = [i]
-                    heappush(self.calendar, end)
+                moved[i] += flow.drain(now)
+                flow.rate, flow.finish = rate, (finish := now + flow.left / rate)
+                flow.soonest = finish - tie * (finish - start[i])
 
 
 def fair_rates(

@@ -27,7 +27,7 @@ Engine = Literal["auto", "plain", "reference", "kernel"]
 # Measured: plain Python takes 1 us per transfer where none is in another's way, else 3 to 8 us per transfer of a
 # chain, a ring or a uniform all-to-all, and 0.8 to 1.3 us per unit of work (a flow or a link looked at while sharing);
 # importing Numba and loading the cached kernel takes 0.35 s and 100 MB, compiling it 3.5 s. So Python wins on regular
-# problems up to the first limit; an irregular one that will reach the second shows that after an eighth of it.
+# problems up to the first limit; an irregular one that will reach the second shows that after a sixteenth of it.
 REFERENCE_TRANSFERS = 32_000
 REFERENCE_WORK = 140_000
 # Measured: to load the refinement takes 0.1 to 0.2 s, as long as the compiled kernel runs on so many transfers in step.

@@ -280,7 +280,7 @@ def test_what_waits_for_bytes_that_come_too_soon_waits_on():
 
 
 def test_plain_python_gives_up_early(monkeypatch):
-    """After an eighth of the work a sixteenth of the transfers has to be over; here none ends before all have begun."""
+    """After a 16th of the work a 32nd of the transfers has to be over; here none ends before all have begun."""
     p = checked(problem([1.0], [flow([0], 10.0**6, latency=float(i)) for i in range(100)]))
     calls = []
     monkeypatch.setattr(reference, "fair_rates", lambda *given: calls.append(1) or fair_rates(*given))
@@ -289,7 +289,7 @@ def test_plain_python_gives_up_early(monkeypatch):
     calls.clear()
     with pytest.raises(reference.WorkLimitReached):
         solve_reference(p, work_limit=8000)
-    assert 20 < len(calls) < 60  # with the whole of the work it would come past all hundred
+    assert 10 < len(calls) < 25  # with the whole of the work it would come past all hundred
     assert solve_reference(p, work_limit=10**6) == whole
 
 

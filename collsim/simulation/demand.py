@@ -185,8 +185,7 @@ def once_between(lowered: Lowered, run: LoweredRun, network: Protocol | None) ->
 
 def levels_of(lowered: Lowered, run: LoweredRun) -> int:
     """Return how often heads of NVLS in other nodes agree before they begin: at every level of their tree; else 1."""
-    deep = lowered.schedule.algo == "nvls_tree"
-    return max(layout_of(run).n_nodes.bit_length() - 1, 1) if deep else 1
+    return max(layout_of(run).n_nodes.bit_length() - 1, 1) if _has_trees_of_heads(lowered) else 1
 
 
 def served_of(lowered: Lowered, run: LoweredRun) -> float:
@@ -196,7 +195,12 @@ def served_of(lowered: Lowered, run: LoweredRun) -> float:
     4 (n - 1) / n others of a channel on average. Other kernels cross few channels at a GPU: 1.
     """
     nodes = layout_of(run).n_nodes
-    return 2 * (nodes - 1) / nodes if lowered.schedule.algo == "nvls_tree" else 1.0
+    return 2 * (nodes - 1) / nodes if _has_trees_of_heads(lowered) else 1.0
+
+
+def _has_trees_of_heads(lowered: Lowered) -> bool:
+    """Return True if switches add within a node only, so that its heads pass sums on to those of other nodes."""
+    return lowered.record.in_network == ("node",)
 
 
 def heads_of(lowered: Lowered, run: LoweredRun) -> Float:

@@ -73,8 +73,8 @@ def test_large_calls_hardly_notice_the_launch():
 def test_registered_buffers_need_no_copy():
     plain, registered = (time_s("send_recv", "256M", registered=flag) for flag in (False, True))
     assert registered < plain
-    ring, same = (time_s("broadcast", "256M", registered=flag) for flag in (False, True))
-    assert same == pytest.approx(ring, rel=0.01)  # rings copy all the same
+    ring, fewer = (time_s("broadcast", "256M", registered=flag) for flag in (False, True))
+    assert 1 < fewer / ring < 24 / 16  # nothing is copied out, but on 16 channels instead of 24
 
 
 def test_launches_that_nobody_measured_are_told():

@@ -126,4 +126,5 @@ def test_no_size_jumps_where_classes_take_over(run):
     assert paths == sorted(paths)
     assert len(set(paths)) == 2, "sizes do not lie around the change"
     for small, large in pairwise(rows):
-        assert small.time_s < large.time_s <= small.time_s * large.size_bytes / small.size_bytes
+        off = 1.1 if "nearly" in large.path and "nearly" not in small.path else 1.0  # docs/scale.md says how far
+        assert small.time_s < large.time_s <= small.time_s * large.size_bytes / small.size_bytes * off

@@ -363,7 +363,7 @@ def test_files(tmp_path):
         (("fat_tree", "dragonfly"), "no leaves with uplinks"),
         (("200 Gb/s", "3200 Gb/s"), "has no switch for adapters of 3200 Gb/s"),
         (("oversubscription: 2", "port_rate: 100 Gb/s, radix: 64"), "slower than the adapters"),
-        (("hgx_h200", "hgx_h20"), 'did you mean "hgx_h200"'),
+        (("hgx_h200", "hgx_h2000"), 'did you mean "hgx_h200"'),
     ],
 )
 def test_faults(change, message):

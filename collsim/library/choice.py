@@ -41,6 +41,8 @@ LIBRARY_WORDS = {"nvls_tree": "NVLSTREE", "collnet_direct": "COLLNETDIRECT", "co
 """Names of algorithms in debug lines, where they are not the name in capitals."""
 
 
+DEALT_SINCE = (2, 22)
+"""First version whose dealing of bytes to channels is known."""
 MERGED_SINCE = (2, 20)
 """Ports of one card are one adapter: v2.20.3 has it (src/transport/net_ib.cc); 2.19 was not read."""
 GAVE_UP = (
@@ -237,7 +239,7 @@ def _nccl_doubts(call: Call, system: System, library: Library, algo: str) -> tup
     doubts = list(system.doubts)
     if not system.switched and not dict(system.graphs):
         doubts.append("without a switch the number of rings is an upper bound from the links of each GPU")
-    if library.version < (2, 22):
+    if library.version < DEALT_SINCE:
         doubts.append("bytes are assumed to be dealt evenly to the channels in this version")
     if call.n_nodes > 1 and "ring" not in dict(system.graphs):
         doubts.append(ACROSS_DOUBT)

@@ -127,7 +127,7 @@ class TraceText:
                 what = CHAKRA_WORDS if CHAKRA.search(reader.text[:MOST_SCHEMA]) else f"holds no {KEY}"
                 raise InputError(Fault(reader.trouble or what, self.file, hint))
         try:
-            self.head = json.loads(f"{reader.text[:found].rstrip().rstrip(',')}}}")
+            self.head = json.loads(f"{reader.text[reader.at : found].rstrip().rstrip(',')}}}")
         except (RecursionError, ValueError):
             self.head = {}
         reader.at = found + len(KEY)

@@ -1,7 +1,10 @@
 """Files that are none: pipes to which nobody writes or that never end, folders, devices, other formats."""
 
+import io
 import os
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -149,6 +152,17 @@ def test_a_pipe_that_somebody_writes_to(tmp_path):
     writer.start()
     assert input_files.read_input(tmp_path / "in", 3) == b"1234"
     writer.join()
+
+
+def test_a_dash_is_stdin_and_any_other_name_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(input_files, "sys", SimpleNamespace(stdin=SimpleNamespace(buffer=io.BytesIO(b"54321"))))
+    for name in ("+", "-x", "in"):
+        (tmp_path / name).write_bytes(b"12345")
+        assert input_files.read_input_or_stdin(name, 3) == b"1234"
+        assert input_files.name_of_input(Path(name)) == name
+    assert input_files.read_input_or_stdin("-", 3) == b"5432"
+    assert input_files.name_of_input(Path("-")) == "stdin"
 
 
 @pytest.mark.parametrize(

@@ -411,3 +411,12 @@ def test_each_message_has_the_round_of_the_order_of_peers(node_of_rank):
         (found,) = set(turns_of(layout, ranks, np.array(turn.partner)).tolist())
         seen.append(found)
     assert sorted(seen) == ranks.tolist()
+
+
+@pytest.mark.parametrize("algo", ["collnet_direct", "nvls_sharp", "nvls_tree"])
+@pytest.mark.parametrize(("nodes", "g"), [(2, 1), (3, 1), (2, 2), (3, 4)])
+def test_every_group_of_a_schedule_sends_or_receives(algo, nodes, g):
+    schedule = build("all_reduce", algo, nodes, g, 2**20)
+    transfers = schedule.materialise()
+    ends = {int(rank) for ends in (transfers.src, transfers.dst) for rank in ends}
+    assert {rank for rank in ends if rank < 0} == {group_label(number) for number in range(len(schedule.groups))}

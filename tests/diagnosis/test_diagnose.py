@@ -19,6 +19,7 @@ from collsim.diagnosis.findings import Finding, Suspect
 from collsim.diagnosis.fit import ALPHA, HOST, HOST_FACTOR, Fit, Noise, dips_of, fit_of, shift, whole_shift
 from collsim.diagnosis.judgement import _culprits, _slowest
 from collsim.diagnosis.subjects import _evened
+from collsim.report import diagnosis as report_of
 from collsim.report import render_diagnosis, schema
 from collsim.report.diagnosis import _finding
 from collsim.topology import load_topology
@@ -486,3 +487,14 @@ def test_a_network_that_was_asked_is_the_network(slower_network):
     found = diagnose(slower_network, "hgx_h100", overrides={"scale_out.network": "infiniband"}, causes=SLOWER)
     assert found.verdict == "faulty"
     assert not any("which one is it?" in remark for remark in found.remarks)
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 2])
+def test_findings_that_are_not_shown_are_counted(monkeypatch, more):
+    monkeypatch.setattr(report_of, "_finding", lambda place, found, healthy, whole: [f"{place}"])
+    shown = report_of.MOST_FINDINGS
+    log = SimpleNamespace(verdict="faulty", healthy=SimpleNamespace(rms=0.1))
+    found = [SimpleNamespace(fits=True, probability=0.1)] * (shown + more)
+    lines = [*report_of._causes(SimpleNamespace(logs=[log], unexplained=False, findings=found, looked_at=found))]
+    kept = [str(place + 1) for place in range(min(shown, shown + more))]
+    assert lines == [*kept, *([f"{more} more fit better than the healthy machine, and worse than these"] * (more > 0))]

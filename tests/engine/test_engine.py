@@ -466,3 +466,15 @@ def test_who_leaves_the_calendar_leaves_it_in_order(item, monkeypatch):
     assert calendar.place[heap].tolist() == [1, 2, 3, 4, 5]
     assert calendar.place[item] == 0
     assert all(times[heap[(at - 1) // 2]] <= times[heap[at]] for at in range(1, 5))
+
+
+def test_plain_python_does_not_give_up_what_ends_evenly_or_at_once():
+    """Transfers one after the other end as the work goes on, seven visits each: four for the event, three to share."""
+    chain = checked(problem([1.0], [flow([0], 1.0, after=[i - 1] if i else []) for i in range(64)]))
+    assert solve_reference(chain, work_limit=7 * 64).finish_s == [i + 1.0 for i in range(64)]
+    with pytest.raises(reference.WorkLimitReached):
+        solve_reference(chain, work_limit=6 * 64)
+    together = checked(problem([1.0], [flow([0], 1.0)] * 8))
+    assert solve_reference(together, work_limit=8 * 21).finish_s == [8.0] * 8  # exactly an eighth, and then they end
+    with pytest.raises(reference.WorkLimitReached):
+        solve_reference(together, work_limit=8 * 20)

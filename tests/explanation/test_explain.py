@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from collsim import explain, simulate
-from collsim.core.errors import Fault, InputError, ModelError
+from collsim.core.errors import Fault, InputError, ModelError, SpecError
 from collsim.explanation import gathering
 from collsim.explanation.account import checked
 from collsim.explanation.bench import answered
@@ -334,6 +334,26 @@ def test_a_run_without_an_explanation_says_why_in_a_note(tmp_path, monkeypatch):
     found = gathering.gather([file], lambda document, name: None)
     assert found.notes == (f"{file}: all_gather is not explained: too large",)
     assert found.explanations == ()
+
+
+@pytest.mark.parametrize("op", [None, "all_reduce"])
+@pytest.mark.parametrize("ranks", [None, 4])
+@pytest.mark.parametrize("time_s", [None, 0.0, 1e-3])
+@pytest.mark.parametrize("size_bytes", [0, 1024])
+def test_only_tests_of_a_log_whose_operation_and_ranks_are_known_are_shown(monkeypatch, op, ranks, time_s, size_bytes):
+    sound = SimpleNamespace(op="all_gather", ranks=2, rows=[SimpleNamespace(size_bytes=2048, time_s=1e-3)])
+    asked = SimpleNamespace(op=op, ranks=ranks, rows=[SimpleNamespace(size_bytes=size_bytes, time_s=time_s)])
+    points = {"all_gather": ((2048, 1024 / 1e-3),), "all_reduce": ((1024, 1.5 * 1024 / 1e-3),)}
+    known = op and ranks and time_s and size_bytes
+    for tests, shown in (([asked, sound], [*([op] if known else []), "all_gather"]), ([asked], [op] if known else [])):
+        monkeypatch.setattr(gathering, "read_log", lambda file, content, tests=tests: SimpleNamespace(tests=tests))
+        if not shown:
+            with pytest.raises(SpecError, match="no row whose operation and ranks are known"):
+                gathering._measured("a.log", b"")
+            continue
+        found = gathering._measured("a.log", b"")
+        assert [each.op for each in found] == shown
+        assert [each.points for each in found] == [points[each] for each in shown]
 
 
 def told(algo, channels, *, runs=("nvls/Simple", 16)):

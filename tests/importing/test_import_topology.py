@@ -13,6 +13,8 @@ from collsim.core.errors import Faults, InputError, UnsupportedError
 from collsim.importing.bases import adapter_count
 from collsim.importing.exports import export_topology
 from collsim.importing.infiniband import read_iblinkinfo, read_ibnetdiscover
+from collsim.importing.infragraph import _Device, _node
+from collsim.importing.machine import Ask
 from collsim.importing.nccl_xml import read_nccl_xml
 from collsim.importing.nvidia_matrix import read_nvidia_matrix
 from collsim.importing.slurm_trees import read_slurm
@@ -234,6 +236,8 @@ def test_slurm_blocks_are_domains_of_racks(tmp_path):
     file.write_text("BlockName=b1 Nodes=n[01-18]\nBlockName=b2 Nodes=n[19-36]\nBlockSizes=18\n", encoding="utf-8")
     assert collsim.import_topology(file, like="gb200_nvl72").topology.n_gpus == 144
     assert collsim.import_topology(file, like="hgx_h100").topology.n_gpus == 36 * 8
+    blocks = read_slurm(file.read_text(), str(file), Faults())
+    assert (blocks.is_blocks, blocks.leaves, blocks.tiers, blocks.parts) == (True, 2, 0, 1)
     listed = "BlockName=b1 BlockIndex=0 Nodes=n[01-18] BlockSize=16\n"
     file.write_text(listed, encoding="utf-8")  # as scontrol show topology prints it
     assert len(read_slurm(listed, str(file), Faults()).hosts) == 18
@@ -449,3 +453,13 @@ def test_iblinkinfo_tells_rates_on_the_wire(signal, data):
     tree = read_iblinkinfo(re.sub(r"25\.78125", signal, text), "i.txt", faults := Faults())
     assert not faults
     assert tree.rate_Bps == pytest.approx(data * 1e9 / 8)
+
+
+@pytest.mark.parametrize(
+    ("nics", "told"),
+    [(8, (1, 1)), (16, (2, 1)), (24, (3, 1)), (4, (1, 2)), (2, (1, 4)), (1, (1, 8)), (6, ()), (12, ()), (0, ())],
+)
+def test_adapters_of_a_node_are_told_where_they_can_be_dealt_evenly(nics, told):
+    device = _Device({"x": 8, "n": nics}, {"x": "xpu", "n": "nic"})
+    text = _node(device, "hgx_h100", Ask("a.yaml", "a", None, Faults()), [])[0]
+    assert tuple(map(int, re.findall(r"(?:per_gpu|shared_by): {value: (\d+)", text))) == told

@@ -6,7 +6,7 @@ import pytest
 
 from collsim.core.errors import InputError, UnknownNameError
 from collsim.report import FORMATS, SUFFIXES, check_writable, render, write_text
-from collsim.report.html.marks import time_words
+from collsim.report.html.marks import card, table, time_words
 from collsim.report.nccl import time_text
 from collsim.simulation.result import Limit, LinkLoad, Result, Row
 
@@ -150,3 +150,9 @@ def test_experts_compared_have_the_ratios_of_their_own_system():
     assert {head: float(cell) for head, cell in found.items()} == {
         "ranks": 8, "a (us)": 11, "b (us)": 22, "c (us)": 33, "b: times as fast": 0.5, "c: times as fast": 0.25,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("length", "words", "long"), [(1, 0, 0), (16, 0, 0), (17, 1, 0), (24, 1, 0), (25, 1, 1)])
+def test_long_text_of_a_page_has_a_look_of_its_own_from_its_length_on(length, words, long):
+    assert ('class="words"' in card("t", "x" * length)) == words
+    assert ("long" in table(["h"], [["x" * length]], words=[0])) == long

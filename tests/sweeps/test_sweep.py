@@ -13,7 +13,7 @@ import pytest
 import collsim
 from collsim.core.errors import Fault, InputError, ModelError
 from collsim.prices import price_of
-from collsim.sweeps import workers
+from collsim.sweeps import runs, workers
 from collsim.sweeps.answer import _moe, answered, lost
 from collsim.sweeps.grid import read_grid
 from collsim.sweeps.journal import Journal
@@ -363,3 +363,10 @@ def test_a_file_of_points_that_cannot_be_written_says_why(tmp_path):
     assert [(fault.what, fault.where) for fault in caught.value.faults] == [
         ("cannot be written: Is a directory", str(tmp_path))
     ]
+
+
+@pytest.mark.parametrize(("told", "cores"), [(None, 1), (1, 1), (6, 6)])
+def test_a_machine_that_does_not_say_which_cores_are_ours_is_used_whole(monkeypatch, told, cores):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: told)
+    assert runs._cores() == cores

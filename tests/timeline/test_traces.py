@@ -17,6 +17,7 @@ from collsim.simulation.simulate import simulate
 from collsim.timeline.build import build, recorded_events
 from collsim.timeline.calls import Machine, Predictor, predict
 from collsim.timeline.gpus import gpu_of
+from collsim.timeline.kineto import TraceText
 from collsim.timeline.machines import recorded_machine
 from collsim.timeline.reader import read_trace
 from collsim.timeline.replay import fair_shares, replay
@@ -151,6 +152,30 @@ def test_files_that_are_no_traces_are_refused(tmp_path):
             read_trace(tmp_path / name)
     with pytest.raises(InputError, match="cannot be read"):
         read_trace(tmp_path / "absent.json")
+
+
+EVENTS = [{"ph": "X", "name": "[a]", "args": {"b": [1, 2]}}, {"ph": "i"}]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("front", ["", "\ufeff", " \t\r\n"])
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize(
+    ("written", "head"),
+    [
+        (EVENTS, {}),  # the format allows events alone
+        ({"traceEvents": EVENTS}, {}),
+        ({"a": {"b": [3]}, "traceEvents": EVENTS}, {"a": {"b": [3]}}),
+        ({"traceEvents": EVENTS, "c": {"d": 4}}, {"c": {"d": 4}}),
+        ({"a": 1, "traceEvents": EVENTS, "c": 2}, {"a": 1, "c": 2}),
+    ],
+)
+def test_every_form_of_a_trace_holds_the_same_events(tmp_path, written, head, indent, front, pack):
+    file = tmp_path / "t.json"
+    file.write_bytes(pack((front + json.dumps(written, indent=indent)).encode()))
+    text = TraceText(file)
+    assert (list(text.events()), text.cut) == (EVENTS, "")
+    assert text.head == head
 
 
 def test_a_jump_of_the_clock_leaves_the_longest_part(made, tmp_path):

@@ -47,8 +47,7 @@ def point_to_point(
     """Return the channels and parts of the messages of *call*; between domains slots have *net_step_bytes* if given."""
     most = environment.number("NCCL_MAX_P2P_NCHANNELS", MAX_CHANNELS)
     least = environment.number("NCCL_MIN_P2P_NCHANNELS", 1)
-    raw = max(min(communicator_channels, most), least)
-    channels = p2p_channels(max(raw, 1))
+    channels = p2p_channels(max(min(communicator_channels, most), least, 1))
     every = (system, *system.others)
     per_peer = channels  # of a domain by itself, none is near
     if call.ranks_per_node > 1:
@@ -56,8 +55,6 @@ def point_to_point(
     if call.n_nodes > 1:
         distant = min(_per_distant_peer(call, one, library, environment, channels) for one in every)
         per_peer = min(per_peer, distant)
-    if library.version < (2, 29):
-        per_peer = min(per_peer, raw)
     per_peer = min(_power_of_two(per_peer), channels)
     step = _step_bytes(call, environment, net_step_bytes, pcie=system.pcie_GBps > 0)
     parts = n_parts(call.message_bytes, call.n_ranks, channels, per_peer, step_bytes=step, n_domains=call.n_nodes)

@@ -31,11 +31,11 @@ CHANNELS = {"gfx942": {2: 32, 4: 24, 8: 56}, "gfx950": {2: 32, 4: 24, 8: 56}, "g
 """Per architecture and ranks (src/graph/rome_models.cc, connect.cc)."""
 PER_NEIGHBOUR = 8
 """Channels per other rank where no table gives the number: eight MI300X have 56 = 8 * 7."""
-GFX950_COPIES = 112
-"""Eight gfx950 from RCCL 2.26 on, except all-reduce."""
+GFX950_COPIES, COPIES_SINCE = 112, (2, 26)
+"""Eight gfx950, except all-reduce, and the first RCCL that has them."""
 GFX90A_CHANNELS = 32
-WARP_SPEED_BYTES, WARP_SPEED_FACTOR = 64 * MIB, 4
-"""From this size on an all-reduce of eight gfx950 runs four channels in each CTA (RCCL 2.28)."""
+WARP_SPEED_BYTES, WARP_SPEED_FACTOR, WARP_SPEED_SINCE = 64 * MIB, 4, (2, 28)
+"""From this size and this RCCL on an all-reduce of eight gfx950 runs four channels in each CTA."""
 SIMPLE_BYTES = {"gfx950": 128}
 """Bytes per thread with Simple, inferred from the channels in debug lines of eight MI355X."""
 SEARCHED_COPIES = 4
@@ -48,7 +48,8 @@ LL_UP_TO = {
     ("gfx950", "reduce_scatter"): MIB,
     ("gfx942", "reduce_scatter"): 352128,
 }
-"""Bytes per rank up to which LL is taken on one board whatever the cost model says (RCCL 2.27)."""
+"""Bytes per rank up to which LL is taken on one board whatever the cost model says."""
+LL_UP_TO_SINCE = (2, 27)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,8 @@ DDA_ALL_TO_ALL_BYTES = 4 * MIB
 DDA_RANKS = 8
 DIRECT_SINCE = (2, 28)
 DIRECT_GATHER_BYTES = {"gfx942": 4 * MIB, "gfx950": 8 * MIB}
+LOGGED = (2, 28)
+"""Version of the debug lines of eight MI355X that the choice was compared with."""
 
 
 def _model(call: Call, system: System, library: Library) -> TuningModel:
@@ -149,9 +152,9 @@ def channels_of(call: Call, system: System, library: Library, environment: Envir
         table = CHANNELS[system.architecture]
         channels = table.get(call.n_ranks, min(PER_NEIGHBOUR * (call.n_ranks - 1), table[8]))
     if system.architecture == "gfx950" and call.n_ranks == 8:
-        if call.op != "all_reduce" and library.version >= (2, 26):
+        if call.op != "all_reduce" and library.version >= COPIES_SINCE:
             channels = GFX950_COPIES
-        elif call.op == "all_reduce" and library.version >= (2, 28) and _warp_speed(call, environment):
+        elif call.op == "all_reduce" and library.version >= WARP_SPEED_SINCE and _warp_speed(call, environment):
             return WARP_SPEED_FACTOR * bounded(channels, environment, BOARD_MAX_CHANNELS)
     return bounded(channels, environment, BOARD_MAX_CHANNELS)
 
@@ -205,7 +208,7 @@ def _forced_ll(call: Call, system: System, library: Library, environment: Enviro
     if call.n_nodes > 1:
         return ()
     limit = LL_UP_TO.get((system.architecture, call.op), 0)
-    if library.version < (2, 27) or environment.names("NCCL_PROTO", call.op) is not None:
+    if library.version < LL_UP_TO_SINCE or environment.names("NCCL_PROTO", call.op) is not None:
         return ()
     return (LL,) if call.size_bytes // call.n_ranks <= limit else ()
 
@@ -315,7 +318,7 @@ def _dda(call: Call, system: System) -> Backend | None:
 def doubts_of(call: Call, system: System, library: Library, backend: Backend | None) -> tuple[str, ...]:
     """Return the doubts about a choice, one sentence for each part of it that no log confirms."""
     doubts: list[str] = []
-    confirmed = system.architecture == "gfx950" and library.version == (2, 28) and call.n_ranks == 8
+    confirmed = system.architecture == "gfx950" and library.version == LOGGED and call.n_ranks == 8
     if not (confirmed and call.op == "all_reduce"):
         doubts.append("RCCL's choice is read from its source; no debug line of this case was compared")
     one_board = call.n_nodes == 1 and system.architecture in ("gfx942", "gfx950")

@@ -27,6 +27,7 @@ from collsim.calibration.logs.printed_rows import Choice
 from collsim.calibration.logs.reading import LAUNCHES
 from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Unread, Validation
 from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
+from collsim.core.operations import MOST_RANKS
 from collsim.core.progress import steps
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
 from collsim.simulation.request.prepare import Machine
@@ -212,6 +213,8 @@ def _launch(value: Any) -> str:
 def _count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(Fault(f'{name} "{value}" is not a whole number above 0', name, "such as 8"))
+    if value > MOST_RANKS:
+        raise InputError(Fault(f"{value} {name} are more than {MOST_RANKS:,}", name, "such as 8"))
     return value
 
 

@@ -61,4 +61,4 @@ def write_text(text: str, file: str) -> None:
 
 def _refusal(file: str, error: Exception) -> InputError:
     reason = getattr(error, "strerror", None) or str(error)
-    return InputError(Fault(f"cannot be written: {reason}", file[:200], "check the path"))
+    return InputError(Fault(f"cannot be written: {reason}", file, "check the path"))

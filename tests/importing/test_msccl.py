@@ -135,7 +135,7 @@ def test_ranks_and_size_have_to_be_those_of_the_schedule():
     with pytest.raises(InputError, match="the schedule is of 65536 bytes, not of 131072"):
         simulate_schedule(schedule, "dgx_a100", "128K")
     with pytest.raises(InputError, match="round down to nothing"):
-        import_schedule(RING, 0)
+        import_schedule(RING, 1)
 
 
 @pytest.mark.parametrize(

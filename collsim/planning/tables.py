@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 from collsim._version import __version__
-from collsim.core.atomic_files import replacing
+from collsim.core.atomic_files import check_writable, replacing
 from collsim.core.errors import CollsimError, Fault, Faults, InputError, ModelError, UnknownNameError
 from collsim.core.operations import dtype_bytes, operation
 from collsim.core.progress import steps
@@ -101,7 +101,10 @@ class PlannerTable(Tabular):
         ------
         ImportError
             Polars is not installed: ``pip install 'collsim[frames]'``.
+        InputError
+            The file cannot be written.
         """
+        check_writable(str(path))
         frame = self.to_frame("polars")
         with replacing(path) as partial:
             frame.write_parquet(partial)

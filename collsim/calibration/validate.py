@@ -27,7 +27,7 @@ from collsim.calibration.logs.printed_rows import Choice
 from collsim.calibration.logs.reading import LAUNCHES
 from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Unread, Validation
 from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
-from collsim.core.operations import MOST_RANKS
+from collsim.core.operations import MOST_RANKS, dtype_bytes
 from collsim.core.progress import steps
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
 from collsim.simulation.request.prepare import Machine
@@ -193,6 +193,7 @@ def checked_options(told: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
     """Return the checked options that hold for all logs; a faulty one is None, its faults are added to *faults*."""
     checks: dict[str, Callable[[Any], Any]] = {
         "op": checked_operation,
+        "dtype": lambda name: dtype_bytes(str(name))[0],
         "library": lambda name: load_library(name).name,
         "environment": checked_environment,
         "launch": _launch,

@@ -177,7 +177,9 @@ OPTIONS = [*_options()]
 
 
 @pytest.mark.parametrize(
-    ("command", "flag", "text"), _sampled([(*each, text) for each in OPTIONS for text in range(len(TEXTS))])
+    ("command", "flag", "text"),
+    # Not all are tried: flags of files, beside others, name the file alone.
+    [each for each in _sampled([(*each, text) for each in OPTIONS for text in range(len(TEXTS))]) if not each.marks],
 )
 def test_options(collsim, command, flag, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -108,7 +108,7 @@ def gather_rows(
 ) -> tuple[list[Measured], list[Skipped], Topology]:
     """Check what `calibrate` is asked and read the logs, before anything is fitted; parameters and errors as there."""
     faults = Faults()
-    told = {key: overrides.pop(key, None) for key in ("op", "ranks", "nodes", "launch")}
+    told = {key: overrides.pop(key, None) for key in ("op", "ranks", "nodes", "dtype", "launch")}
     options = checked_options({**told, "library": library, "environment": environment}, faults)
     topology = named_topology(topo, faults)
     faults.attempt(_named_start, start, topology)

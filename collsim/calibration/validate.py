@@ -27,6 +27,7 @@ from collsim.calibration.logs.printed_rows import Choice
 from collsim.calibration.logs.reading import LAUNCHES
 from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Unread, Validation
 from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
+from collsim.core.operations import MOST_RANKS, dtype_bytes
 from collsim.core.progress import steps
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
 from collsim.simulation.request.prepare import Machine
@@ -192,6 +193,7 @@ def checked_options(told: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
     """Return the checked options that hold for all logs; a faulty one is None, its faults are added to *faults*."""
     checks: dict[str, Callable[[Any], Any]] = {
         "op": checked_operation,
+        "dtype": lambda name: dtype_bytes(str(name))[0],
         "library": lambda name: load_library(name).name,
         "environment": checked_environment,
         "launch": _launch,
@@ -212,6 +214,8 @@ def _launch(value: Any) -> str:
 def _count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(Fault(f'{name} "{value}" is not a whole number above 0', name, "such as 8"))
+    if value > MOST_RANKS:
+        raise InputError(Fault(f"{value} {name} are more than {MOST_RANKS:,}", name, "such as 8"))
     return value
 
 

@@ -46,14 +46,22 @@ def write_report(
     ...     Path(f"{folder}/report.html").read_text().count('class="m"')
     6
     """
-    from collsim.core.atomic_files import check_writable, write_text
+    from collsim.core.atomic_files import write_text
     from collsim.explanation.gathering import gather
     from collsim.report.document_check import check_document
     from collsim.report.html import report_html
 
     named = [files] if isinstance(files, str | Path) else list(files)
-    check_writable(str(output))
+    faults = Faults()
+    check_output(str(output), map(str, named), faults)
+    faults.raise_any()
     write_text(report_html(gather(named, check_document, explain=explain, what_ifs=what_ifs)), str(output))
+
+
+def check_output(output: str | None, files: Iterable[str], faults: Faults) -> None:
+    """Check the file of a report before any work is done for it: it must replace none of those that are read."""
+    check_targets({"output": output}, faults, files)
+    faults.attempt(check_suffix, output, SUFFIXES, "end it in .html: a report is HTML")
 
 
 @click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
@@ -92,8 +100,7 @@ def report(
     from collsim.report.html import report_html
 
     faults = Faults(lambda where: place_of(context, where, None))
-    check_targets({"output": output}, faults, files)
-    faults.attempt(lambda: check_suffix(output, SUFFIXES, "end it in .html: a report is HTML"))
+    check_output(output, files, faults)
     with patience(quiet):
         contents = faults.attempt(
             gather, files, check_document, explain=not (no_explain or faults), what_ifs=not no_what_ifs

@@ -17,6 +17,7 @@ def check_writable(file: str) -> None:
     """Raise `InputError` if *file* cannot be written, before any work is done for it."""
     path = Path(file)
     try:
+        path.resolve()  # no name with a zero byte can be
         if path.is_dir():
             raise InputError(
                 Fault("this is a directory, not a file", file, f"name a file in it: {path / 'result.json'}")
@@ -61,4 +62,4 @@ def write_text(text: str, file: str) -> None:
 
 def _refusal(file: str, error: Exception) -> InputError:
     reason = getattr(error, "strerror", None) or str(error)
-    return InputError(Fault(f"cannot be written: {reason}", file[:200], "check the path"))
+    return InputError(Fault(f"cannot be written: {reason}", file, "check the path"))

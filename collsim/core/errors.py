@@ -21,6 +21,7 @@ This module imports nothing of the package but `collsim.core.records`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -56,6 +57,14 @@ MOST_NAMES = 12
 """A message lists at most this many known names."""
 
 
+LONGEST_WORD = 400
+"""A longer word of a message is cut: no path is as long, only text in the place of a name."""
+
+
+def _cut(word: re.Match[str]) -> str:
+    return f"{word[0][:60]}..."
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One thing that is wrong: *what*, *where* (file, line, path or flag), *hint* (what to do)."""
@@ -63,6 +72,11 @@ class Fault:
     what: str
     where: str = ""
     hint: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("what", "where", "hint"):
+            if len(text := getattr(self, name)) > LONGEST_WORD:
+                object.__setattr__(self, name, re.sub(rf"\S{{{LONGEST_WORD},}}", _cut, text))
 
     def __str__(self) -> str:
         head = f"{self.where}: {self.what}" if self.where else self.what

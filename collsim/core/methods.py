@@ -7,7 +7,7 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, TypeVar
 
-from collsim.core.errors import ArgumentError, Fault, did_you_mean
+from collsim.core.errors import ArgumentError, CollsimError, Fault, did_you_mean
 
 __all__ = ["telling_arguments"]
 
@@ -40,10 +40,12 @@ def _telling(method: Callable[..., Any]) -> Callable[..., Any]:
     def called(*args: Any, **named: Any) -> Any:
         try:
             return method(*args, **named)
-        except TypeError as error:
+        except CollsimError:
+            raise
+        except Exception as error:
             if faults := _faults(method, args, named):
-                raise ArgumentError(*faults) from None
-            raise error
+                raise ArgumentError(*faults) from error
+            raise
 
     return called
 
@@ -51,6 +53,8 @@ def _telling(method: Callable[..., Any]) -> Callable[..., Any]:
 def _faults(method: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> list[Fault]:
     """Return what is wrong with the arguments themselves; nothing if the error came from elsewhere."""
     import inspect
+
+    from collsim.core.kinds import annotations_of, mistaken
 
     parameters = inspect.signature(method).parameters
     of_place = [each.name for each in parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
@@ -70,4 +74,6 @@ def _faults(method: Callable[..., Any], args: tuple[Any, ...], named: dict[str, 
         for each in parameters.values()
         if each.default is each.empty and each.name not in given
     ]
-    return faults
+    values = {**dict(zip(of_place, args, strict=False)), **named}
+    values.pop("self", None)
+    return faults or mistaken(values, annotations_of(method))

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from collsim.core.errors import UnknownNameError
 
-__all__ = ["DTYPES", "OPERATIONS", "REDUCTIONS", "Operation", "dtype_bytes", "operation"]
+__all__ = ["DTYPES", "MOST_RANKS", "OPERATIONS", "REDUCTIONS", "Operation", "dtype_bytes", "operation"]
 
+MOST_RANKS = 1 << 20
+"""The most ranks and nodes that a call may name (chosen: several times the largest machine)."""
 BLOCK_GRAIN_BYTES = 16
 """nccl-tests rounds the block of a rank down to a multiple of this."""
 

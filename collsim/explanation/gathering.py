@@ -105,7 +105,7 @@ def _content(file: str) -> bytes:
         content = read_input_or_stdin(file, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise SpecError(Fault(f"cannot be read: {reason}", file[:200], HINT)) from None
+        raise SpecError(Fault(f"cannot be read: {reason}", file, HINT)) from None
     if len(content) > MAX_FILE_BYTES:
         raise SpecError(Fault(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB", file, HINT))
     if not content.strip():

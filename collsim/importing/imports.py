@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, Faults, SpecError, UnknownNameError
 from collsim.core.input_files import name_of_input, narrowed, read_input_or_stdin
+from collsim.core.kinds import shown
 from collsim.core.methods import telling_arguments
 from collsim.importing.machine import Ask, Assumption, Machine
 from collsim.topology.files.foreign import FORMATS, Format, format_of
@@ -241,8 +242,8 @@ def _content(source: Any) -> tuple[bytes, str]:
     """Return the bytes of a file, or of a document of InfraGraph, and what they are called in messages."""
     if hasattr(source, "serialize"):
         return str(source.serialize("yaml")).encode(), "infrastructure"
-    if not isinstance(source, str | pathlib.Path):
-        raise SpecError(Fault(f"a file cannot be a {type(source).__name__}", "file", "pass the path of a file"))
+    if not isinstance(source, str | pathlib.Path) or not str(source):
+        raise SpecError(Fault(f"{shown(source)} is not a path", "file", "pass the path of a file"))
     try:
         content = read_input_or_stdin(source, MOST_BYTES)
     except FileNotFoundError:
@@ -251,7 +252,7 @@ def _content(source: Any) -> tuple[bytes, str]:
         raise SpecError(Fault("this is a directory, not a file", str(source), "name a file in it")) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise SpecError(Fault(f"cannot be read: {reason}", str(source)[:200], "check the path")) from None
+        raise SpecError(Fault(f"cannot be read: {reason}", str(source), "check the path")) from None
     name = name_of_input(source)
     return narrowed(_whole(content, name)), name
 

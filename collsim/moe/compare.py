@@ -57,7 +57,8 @@ def compare_moe(
     cluster = {name: rest.pop(name, None) for name in SCALE_OUT}
     machine = Machine(**{name: rest.pop(name, None) for name in ("overrides", "fail", "degrade")}, scale_out=cluster)
     laws = Laws(**{name: rest.pop(name) for name in ("skew", "sigma", "counts", "balanced") if name in rest})
-    figures = {field.name: rest.pop(field.name) for field in fields(Model) if field.name in rest}
+    figures = {"groups": rest.pop("expert_groups", None)}
+    figures |= {field.name: rest.pop(field.name) for field in fields(Model) if field.name in rest}
     return answered(prepare(topos, model=model, ep=ep, machine=machine, laws=laws, figures=figures, **rest))
 
 

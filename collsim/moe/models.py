@@ -138,8 +138,8 @@ def _checked(model: Model) -> Model:
     if model.top_k > model.experts >= 1:
         what = f"each token takes {model.top_k} experts, but there are {model.experts}"
         faults.append(Fault(what, "top_k", f"give at most {model.experts}"))
-    if model.groups >= 1 and model.experts % model.groups:
-        fitting = max(g for g in range(1, model.groups + 1) if model.experts % g == 0)
+    if model.groups >= 1 and model.experts >= 1 and model.experts % model.groups:
+        fitting = max(g for g in range(1, min(model.groups, model.experts) + 1) if model.experts % g == 0)
         what = f"{model.experts} experts do not make {model.groups} equal groups"
         known = f"give a divisor of {model.experts}, such as {fitting}" if fitting > 1 else "give 1, which is no groups"
         faults.append(Fault(what, "groups", known))

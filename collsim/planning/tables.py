@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 from collsim._version import __version__
-from collsim.core.atomic_files import replacing
+from collsim.core.atomic_files import check_writable, replacing
 from collsim.core.errors import CollsimError, Fault, Faults, InputError, ModelError, UnknownNameError
 from collsim.core.operations import dtype_bytes, operation
 from collsim.core.progress import steps
 from collsim.core.tabular import Tabular
+from collsim.library import load_library, load_profile
 from collsim.moe import simulate_moe
 from collsim.moe.models import load_model
 from collsim.moe.request import sm_faults
@@ -54,6 +55,8 @@ OPS = {
     "all_to_all": "alltoall",
 }
 """Words of the layout for operations."""
+MOST = 1 << 40
+"""The most of anything that a table counts (chosen: more bytes than any GPU has)."""
 ELEMENTS = tuple(256 << power for power in range(22))
 TOKENS = {
     "deepep": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072),
@@ -98,7 +101,10 @@ class PlannerTable(Tabular):
         ------
         ImportError
             Polars is not installed: ``pip install 'collsim[frames]'``.
+        InputError
+            The file cannot be written.
         """
+        check_writable(str(path))
         frame = self.to_frame("polars")
         with replacing(path) as partial:
             frame.write_parquet(partial)
@@ -214,9 +220,13 @@ def prepare_table(
         faults.attempt(load_model, each)
     for name in ("elements", "tokens", "sms", "nodes", "ranks"):
         counts = lists[name] or ()
-        faults += [Fault(f"{value!r} is no count", name, "give 1 or more") for value in counts if not _is_count(value)]
+        wrong = [value for value in counts if not _is_count(value) or value > MOST]
+        faults += [Fault(f"{value!r} is no count", name, f"give 1 to {MOST}") for value in wrong]
     first = lists["nodes"][0] if lists["nodes"] and _is_count(lists["nodes"][0]) else 1
     topology = faults.attempt(_machine(machine, first).of, topo)
+    faults.attempt(load_profile, profile, topology)
+    if library is not None:
+        faults.attempt(load_library, library, where="library")
     if topology is not None and kind in KINDS:
         faults += _rank_faults(kind, topology, lists)
         beyond = [sm_faults(number, topology) for number in lists["sms"] or () if _is_count(number)]

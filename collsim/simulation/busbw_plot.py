@@ -10,9 +10,9 @@ from numbers import Real
 from typing import Any
 
 from collsim.core.errors import Fault, InputError
+from collsim.core.kinds import shown
 from collsim.core.operations import operation
 from collsim.core.units import format_size
-from collsim.simulation.request.values import shown
 from collsim.simulation.row import Row
 
 __all__ = ["Curve", "curves_of", "draw", "points_of"]

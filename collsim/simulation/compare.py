@@ -187,7 +187,9 @@ def _questions(asking: Callable[..., Request], split: Any, algo: Any, faults: Fa
     """Return the question of each split, whose only algorithm gives one row."""
     if len(names := listed(algo)) > 1 or "all" in names:
         faults.append(Fault("several algorithms", "algo", "one row of each system: give auto, best or one name"))
-    found = [faults.attempt(asking, split=one, algo=algo) for one in _splits(split)]
+    if not (splits := _splits(split)):
+        faults.append(Fault("no split is named", "split", 'leave it out, or name one or more, such as "MOD 8"'))
+    found = [faults.attempt(asking, split=one, algo=algo) for one in splits]
     return [question for question in found if question is not None]
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from collsim.core.errors import Fault, InputError
+from collsim.core.kinds import shown
 from collsim.core.tabular import Tabular
 from collsim.prices import Cost, Price, cost_of
-from collsim.simulation.request.values import shown
 from collsim.simulation.result import Row, asked_of
 
 __all__ = ["VERDICTS", "ComparedRefusal", "ComparedRow", "ComparedSystem", "Comparison", "named_system"]

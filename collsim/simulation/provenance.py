@@ -238,7 +238,8 @@ def _misnamed(constants: Profile) -> tuple[str, ...]:
 
 def _bridges(topology: Topology, constants: Profile) -> tuple[str, ...]:
     """Return that rates of channels were fitted over PCIe, where GPUs of such a box have links of their own too."""
-    if not _over_sockets(topology, constants):
+    in_switches = bool(constants.peers) and topology.cluster is None and not is_calibrated(topology, constants)
+    if not (in_switches or _over_sockets(topology, constants)):
         return ()
     wiring = topology.wiring
     direct = (wiring.link_src < wiring.link_dst) & (wiring.link_dst < wiring.n_gpus)

@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, UnknownNameError
-from collsim.simulation.request.callers import SPELLINGS, argument_names
+from collsim.core.kinds import annotations_of
+from collsim.simulation.request.callers import SPELLINGS
 from collsim.simulation.request.fields import BY_NAME
 
 __all__ = ["KINDS", "Kind", "check_value", "listed_value", "spelled"]
@@ -64,7 +65,7 @@ COUNTS = ("nodes", "gpus_per_node", "racks", "ranks")
 @cache
 def _names(function: str) -> tuple[str, ...]:
     module, _, name = function.partition(":")
-    return tuple(argument_names(getattr(import_module(module), name)))
+    return tuple(annotations_of(getattr(import_module(module), name)))
 
 
 def spelled(name: str) -> str:

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, TypedDict, Unpack
 
 from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.operations import MOST_RANKS
 
 __all__ = ["Changes", "WhatIf", "across", "asked_for", "gpus_of"]
 
@@ -83,6 +84,8 @@ def asked_for(what_if: WhatIf | None, **changes: Unpack[Changes]) -> WhatIf:
         count = own.get(name)
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
             faults.append(Fault(f"{count!r} {name}", name, "give a whole number, 1 or more"))
+        elif count is not None and count > MOST_RANKS:
+            faults.append(Fault(f"{count} {name} are more than {MOST_RANKS:,}", name, "give fewer"))
     scale = own.get("compute_scale", 1.0)
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not (isfinite(scale) and scale > 0):
         faults.append(Fault(f"{scale!r} times as long", "compute_scale", "give a positive number"))

@@ -154,7 +154,7 @@ def read_workload(file: str | Path, kind: str = "a trace or a workload", schema:
             hint = "write what repeats as repeat and do, or build the step in Python (docs/timeline.md)"
             raise InputError(Fault(f"{size:,} bytes, more than {MOST_BYTES:,}", str(file), hint))
         text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # also a name with a zero byte, and what is no text
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(Fault(f"cannot be read: {reason}", str(file), f"give {kind}")) from None
     data = read_yaml(text, str(file))

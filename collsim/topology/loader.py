@@ -491,7 +491,7 @@ def _read(path: pathlib.Path, shown: str) -> bytes:
         raise SpecError(Fault("this is a directory, not a file", shown, "name the YAML file in it")) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise SpecError(Fault(f"cannot be read: {reason}", shown[:200], "check the path")) from None
+        raise SpecError(Fault(f"cannot be read: {reason}", shown, "check the path")) from None
 
 
 def _similar(path: pathlib.Path) -> str:

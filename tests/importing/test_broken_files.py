@@ -348,7 +348,7 @@ def test_a_file_that_is_not_there(tmp_path):
         collsim.import_topology(tmp_path / "none.txt")
     with pytest.raises(InputError, match="this is a directory"):
         collsim.import_topology(tmp_path)
-    with pytest.raises(InputError, match="a file cannot be a int"):
+    with pytest.raises(InputError, match="source: 3 is not a path"):
         collsim.import_topology(3)
 
 

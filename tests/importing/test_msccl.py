@@ -136,6 +136,8 @@ def test_ranks_and_size_have_to_be_those_of_the_schedule():
         simulate_schedule(schedule, "dgx_a100", "128K")
     with pytest.raises(InputError, match="a size of 0 bytes"):
         import_schedule(RING, 0)
+    with pytest.raises(InputError, match="round down to nothing"):
+        import_schedule(RING, 1)
 
 
 @pytest.mark.parametrize(

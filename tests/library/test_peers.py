@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 import collsim
@@ -254,3 +255,17 @@ def test_bridges_in_a_box_of_pcie_say_that_no_channel_rate_was_fitted_to_them():
     for topo, asked in ((file, {"profile": "ideal"}), ("pcie_gen5_8gpu", {}), ("hgx_h100", {})):
         warnings = collsim.simulate(topo, "send_recv", "64M", ranks=2, **asked).warnings
         assert not [each for each in warnings if "bridges" in each]
+
+
+def test_bridges_between_gpus_that_meet_in_switches_alone_say_so_too():
+    graph = nx.Graph(**{"gpu.model": "NVIDIA L40S"})
+    graph.add_nodes_from([f"gpu{number}" for number in range(4)], kind="gpu")
+    graph.add_node("plx0", kind="switch")
+    graph.add_edges_from([(f"gpu{number}", "plx0") for number in range(4)], bandwidth_Bps=63e9, latency_s=150e-9)
+    alone = graph.copy()
+    graph.add_edge("gpu0", "gpu1", bandwidth_Bps=300e9, latency_s=250e-9)
+    asked = {"ranks": 2, "profile": "rtx_pro_6000_8gpu", "library": "nccl-2.28"}
+    found, bare = (collsim.simulate(each, "send_recv", "64M", **asked) for each in (graph, alone))
+    assert "channel_rate" in found.rows[0].limited_by
+    assert [each for each in found.warnings if each.startswith("gpu0-gpu1: bridges")]
+    assert not [each for each in bare.warnings if "bridges" in each]

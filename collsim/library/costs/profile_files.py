@@ -276,7 +276,7 @@ def _content(path: Path) -> bytes:
         raise SpecError(Fault("this is a directory, not a file", str(path), "name the YAML file in it")) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise SpecError(Fault(f"cannot be read: {reason}", str(path)[:200], "check the path")) from None
+        raise SpecError(Fault(f"cannot be read: {reason}", str(path), "check the path")) from None
 
 
 def _file_hint(path: Path) -> str:

@@ -6,18 +6,20 @@ The rooms write messages for the command line, which knows its flags; here each 
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from collsim.core.errors import ArgumentError, CollsimError, Fault, nearest
+from collsim.core.kinds import MISUSED, annotations_of, mistaken
 from collsim.core.old_names import current_name
 from collsim.simulation.request.fields import FIELDS, SCALE_OUT
 from collsim.simulation.request.kinds import call_faults
 
-__all__ = ["argument_names", "called_from_python", "in_python"]
+__all__ = ["called_from_python", "in_python"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,7 +27,12 @@ T = TypeVar("T")
 SPELLINGS = {flag.lstrip("-").replace("-", "_"): entry.name for entry in FIELDS for flag in entry.flags}
 SPELLINGS |= {"topk": "top_k", "topology": "topo", "sizes": "size", "collective": "op", "operation": "op"}
 """Arguments by other words for them: the flags of the command line that are spelled otherwise, and near misses."""
-ELSEWHERE = {"topo": ("topos", "source"), "compare": ("topos",), "perfetto": ("file",)}
+ELSEWHERE = {
+    "topo": ("topos", "source"),
+    "compare": ("topos",),
+    "perfetto": ("file",),
+    "file": ("source", "files", "logs"),
+}
 """What functions call an argument that has another name in most of them."""
 WHAT_IF = {"set": "overrides", "env": "environment", "degrade": "degrade"}
 """Arguments that are mappings, by the flags that set one entry."""
@@ -51,7 +58,7 @@ def called_from_python(function: Callable[P, T]) -> Callable[P, T]:
     collsim.core.errors.ArgumentError: node: simulate has no such argument
       hint: did you mean "nodes"?
     """
-    known = argument_names(function)
+    known = annotations_of(function)
     takes = inspect.signature(function).parameters.values()
     checks_names = not any(each.kind is each.VAR_KEYWORD and each.annotation == "Any" for each in takes)
 
@@ -61,30 +68,50 @@ def called_from_python(function: Callable[P, T]) -> Callable[P, T]:
             kwargs[current_name(old, known)] = kwargs.pop(old)
         if checks_names and (unknown := [name for name in kwargs if name not in known]):
             raise ArgumentError(*(_unknown(name, function.__name__, list(known)) for name in unknown))
-        if wrong := call_faults(function, args, kwargs):
+        kinds = [*known.values(), *("Any",) * len(args)]
+        places = tuple(_plain(value, kind) for value, kind in zip(args, kinds, strict=False))
+        names = {name: _plain(value, known.get(name, "Any")) for name, value in kwargs.items()}
+        given = {**dict(zip(known, places, strict=False)), **names}
+        if wrong := call_faults(function, places, names):
             raise ArgumentError(*wrong)
         try:
-            return function(*args, **kwargs)
+            return cast("Callable[..., T]", function)(*places, **names)
         except CollsimError as error:
-            faults = tuple(in_python(fault, known) for fault in error.faults)
+            faults = tuple(_of_file(in_python(fault, known), _files(given)) for fault in error.faults)
             error.faults, error.args = faults, ("\n".join(map(str, faults)),)
+            raise
+        except MISUSED as error:
+            if wrong := mistaken(given, known):
+                raise ArgumentError(*wrong) from error
             raise
 
     return called
 
 
-def argument_names(function: Callable[..., Any]) -> dict[str, None]:
-    """Return the names of the arguments of a function, in their order; last those of a typed dictionary that it has.
+def _plain(value: Any, annotation: str) -> Any:
+    """Return an array as lists where none is asked for: of an array nobody can ask whether it is empty."""
+    dimensions = getattr(value, "ndim", None)  # of a type of numpy it is no number
+    return value.tolist() if isinstance(dimensions, int) and dimensions and annotation != "Any" else value
 
-    A function that takes ``Any`` others, of whichever kind its file is, tells what is wrong with their names itself.
+
+def _files(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the argument of each text and path that was passed, alone or in a list: any of them may be a file."""
+    return {
+        Fault("", os.fspath(each)).where: name  # a fault cuts what is too long to be a path
+        for name, value in values.items()
+        for each in (value if isinstance(value, list | tuple) else (value,))
+        if isinstance(each, str | os.PathLike) and os.fspath(each)
+    }
+
+
+def _of_file(fault: Fault, files: Mapping[str, str]) -> Fault:
+    """Return a fault that lies in a file with the argument that names the file.
+
+    >>> print(_of_file(Fault("no such file", "own.yaml"), {"own.yaml": "topo"}))
+    topo: own.yaml: no such file
     """
-    found: dict[str, None] = {}
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-            found[parameter.name] = None
-        elif taken := re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation)):
-            found |= dict.fromkeys(inspect.unwrap(function).__globals__[taken[1]].__annotations__)
-    return found
+    name = next((name for file, name in files.items() if fault.where == file or fault.where.startswith(f"{file}:")), "")
+    return replace(fault, where=f"{name}: {fault.where}") if name else fault
 
 
 def _unknown(name: str, function: str, known: Sequence[str]) -> Fault:

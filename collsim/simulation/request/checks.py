@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim.core.errors import Fault, Faults, InputError, nearest
+from collsim.core.kinds import shown
 from collsim.core.operations import REDUCTIONS
 from collsim.core.units import parse_size_bytes
 from collsim.library.library import PROTOCOLS
-from collsim.simulation.request.values import read_choice, read_whole, shown
+from collsim.simulation.request.values import read_choice, read_whole
 
 if TYPE_CHECKING:
     from collsim.library import Library

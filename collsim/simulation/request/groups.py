@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, did_you_mean
-from collsim.simulation.request.values import shown
+from collsim.core.kinds import shown
 
 __all__ = ["Grouping", "Lists", "ParallelLayout", "Split", "parse_grouping", "parse_groups", "parse_split"]
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 from collsim.core.errors import Fault
+from collsim.core.kinds import shown
 from collsim.simulation.request.fields import BY_NAME
 
 __all__ = ["call_faults"]
@@ -20,6 +21,7 @@ FILE, FILES = "pass the path of a file", "pass a path or a list of paths"
 PATHS = {
     "file": FILE,
     "files": FILES,
+    "logs": f"{FILES}; - is stdin",
     "workload": "pass the path of a trace or of a workload in YAML",
     "grid": "pass the path of a YAML file, or a mapping",
     "output": "pass the path of the file to write",
@@ -72,8 +74,6 @@ def call_faults(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Map
 
 def _fault(name: str, value: Any, annotation: str) -> Fault | None:
     """Return what is wrong with the kind of a value, if anything."""
-    from collsim.simulation.request.values import shown  # it needs numpy, which a bare import must not
-
     if value is None and annotation.endswith("None"):
         return None
     if name in BY_NAME:
@@ -97,7 +97,7 @@ def _entries(value: Any, annotation: str) -> Iterable[Any]:
     if not {"Sequence", "Iterable"} & {*named} or isinstance(value, str | bytes | os.PathLike | Mapping):
         return (value,)
     # Nobody may look into an iterator before it is used.
-    return value if isinstance(value, list | tuple) else () if isinstance(value, Iterable) else (value,)
+    return value if isinstance(value, list | tuple | Set) else () if isinstance(value, Iterable) else (value,)
 
 
 def _is_graph(value: Any) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, protocols_of
 from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.kinds import shown
 from collsim.core.operations import DTYPES, OPERATIONS, Operation, dtype_bytes, operation
 from collsim.core.units import MAX_SIZE_BYTES
 from collsim.fabric.fabric import Int
@@ -22,7 +23,7 @@ from collsim.simulation.request.loads import free_shares
 from collsim.simulation.request.matrices import load_byte_matrix
 from collsim.simulation.request.placement import placed
 from collsim.simulation.request.sizes import read_sizes
-from collsim.simulation.request.values import in_known_case, read_items, read_name, read_names, read_whole, shown
+from collsim.simulation.request.values import in_known_case, read_items, read_name, read_names, read_whole
 from collsim.topology import Topology
 
 __all__ = ["CHOICES", "MOST_CHANNELS", "PROTOCOLS", "Request", "algorithm_names", "ask", "rank_groups"]

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.kinds import shown
 from collsim.core.units import parse_size_bytes
 from collsim.simulation.request.fields import BOUNDS
-from collsim.simulation.request.values import read_items, shown
+from collsim.simulation.request.values import read_items
 
 __all__ = ["read_sizes"]
 

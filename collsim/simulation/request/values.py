@@ -9,19 +9,9 @@ from typing import Any
 import numpy as np
 
 from collsim.core.errors import Fault, UnknownNameError
+from collsim.core.kinds import shown
 
-__all__ = ["in_known_case", "plain", "read_choice", "read_items", "read_name", "read_names", "read_whole", "shown"]
-
-
-def shown(value: Any) -> str:
-    """Return a value for a message, never at length."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return str(value) if abs(int(value)) < 10**40 else "a very large number"
-    try:
-        text = f'"{value}"' if isinstance(value, str) else repr(value)
-    except Exception:  # the value is the caller's: whatever its repr does must not hide the fault
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else f"{text[:57]}..."
+__all__ = ["in_known_case", "plain", "read_choice", "read_items", "read_name", "read_names", "read_whole"]
 
 
 def read_name(value: Any, where: str, kind: str, known: Iterable[str], faults: list[Fault]) -> str:

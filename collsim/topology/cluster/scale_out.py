@@ -256,7 +256,9 @@ def section_faults(
     faults = mix_faults(section, kinds, [_adapters(facts) for facts in of_kinds]) if section.mix else []
     nodes = sum(int(entry.nodes.si) for entry in section.mix) or _count(section.nodes)
     if nodes is None:
-        faults.append(Fault("the number of nodes is missing", "scale_out.nodes", "write nodes: 16, or give --nodes 16"))
+        for_racks = " that the racks hold" if section.racks is not None else ""
+        what, hint = f"the number of nodes{for_racks} is missing", "write nodes: 16, or give --nodes 16"
+        faults.append(Fault(what, "scale_out.nodes", hint))
     for place, ((kind, _), facts) in enumerate(zip(kinds, of_kinds, strict=True)):
         if "nic.bandwidth" not in facts:
             where = f"scale_out.mix[{place}].node" if section.mix else "nic"

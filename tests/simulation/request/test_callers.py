@@ -9,9 +9,10 @@ import pytest
 
 import collsim
 from collsim.core.errors import ArgumentError, Fault, InputError
+from collsim.core.kinds import annotations_of
 from collsim.moe.arguments import Arguments as MoeArguments
 from collsim.simulation.request.arguments import Arguments
-from collsim.simulation.request.callers import argument_names, in_python
+from collsim.simulation.request.callers import in_python
 from collsim.simulation.request.fields import BY_NAME, SCALE_OUT
 
 SIX = ("simulate", "compare", "simulate_moe", "simulate_timeline", "validate", "systems")
@@ -92,8 +93,8 @@ def _messages():
 def test_no_flag_is_left_in_a_message():
     texts = list(_messages())
     assert len(texts) > 10
-    known = [*BY_NAME, *argument_names(collsim.simulate_moe), *argument_names(collsim.simulate_timeline)]
-    known += argument_names(collsim.import_topology)
+    known = [*BY_NAME, *annotations_of(collsim.simulate_moe), *annotations_of(collsim.simulate_timeline)]
+    known += annotations_of(collsim.import_topology)
     for text in texts:
         fault = in_python(Fault(text.strip("'\""), "", ""), known)
         left = [flag for flag in re.findall(r"--([a-z-]+)", fault.what) if flag.replace("-", "_") not in SCALE_OUT]

@@ -40,7 +40,7 @@ class _Noted(Flow):
     __slots__ = ("notes", "transfer")
 
     def __init__(self, flow: Flow, transfer: int, notes: list[tuple[int, Number, Number, Number]]) -> None:
-        super().__init__(flow.left, flow.since, flow.which)
+        super().__init__(flow.left, flow.since)
         self.transfer, self.notes = transfer, notes
 
     def drain(self, now: Number) -> Number:

@@ -475,6 +475,6 @@ def test_plain_python_does_not_give_up_what_ends_evenly_or_at_once():
     with pytest.raises(reference.WorkLimitReached):
         solve_reference(chain, work_limit=6 * 64)
     together = checked(problem([1.0], [flow([0], 1.0)] * 8))
-    assert solve_reference(together, work_limit=8 * 21).finish_s == [8.0] * 8  # exactly an eighth, and then they end
+    assert solve_reference(together, work_limit=16 * 21).finish_s == [8.0] * 8  # exactly a sixteenth, and then they end
     with pytest.raises(reference.WorkLimitReached):
-        solve_reference(together, work_limit=8 * 20)
+        solve_reference(together, work_limit=16 * 20)

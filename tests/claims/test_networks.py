@@ -51,9 +51,9 @@ def test_C025_mi300x_over_roce_is_behind_whatever_the_network():
 
 
 def test_C024_all_reduce_of_mi300x_is_two_thirds_as_fast():
-    """Two thirds at 64 and 256 MiB; at 16 MiB it is as fast, where steps between nodes decide."""
+    """About 0.7 at 64 and 256 MiB; at 16 MiB it is faster, where steps between nodes decide."""
     ratios = busbw_GBps(AMD, "roce", "all_reduce") / busbw_GBps(NVIDIA, "infiniband", "all_reduce")
-    assert ratios == pytest.approx([1.08, 0.66, 0.67], rel=0.05)
+    assert ratios == pytest.approx([1.40, 0.72, 0.68], rel=0.05)
 
 
 def test_C024_because_of_what_the_libraries_choose():
@@ -65,8 +65,8 @@ def test_C024_because_of_what_the_libraries_choose():
     h100 = busbw_GBps(NVIDIA, "infiniband", "all_reduce")[1]
     without_nvls = busbw_GBps(NVIDIA, "infiniband", "all_reduce", (("NCCL_NVLS_ENABLE", "0"),))[1]
     assert ring_ll128 / chosen == pytest.approx(1.72, rel=0.05)
-    assert ring_ll128 / without_nvls == pytest.approx(1.37, rel=0.05)
-    assert without_nvls / h100 == pytest.approx(0.80, rel=0.05)
+    assert ring_ll128 / without_nvls == pytest.approx(1.95, rel=0.05)
+    assert without_nvls / h100 == pytest.approx(0.63, rel=0.05)
     twice = busbw_GBps(AMD, "roce", "all_reduce", overrides=("nic.bandwidth=800 Gb/s",))[1]
     assert twice / chosen == pytest.approx(1.01, rel=0.02)
     hashed, sprayed = (spread_GBps(AMD, "roce", "all_reduce", routing)[1] for routing in ("ecmp", "spray"))
@@ -85,7 +85,7 @@ def test_C024_C027_four_nodes_on_one_switch_meet_no_hash():
 def test_C027_gathers_and_exchanges_are_not_2_to_4_times_slower(op):
     """As fast as H100 over InfiniBand, or faster: both are bound by equal adapters and rings."""
     slower = busbw_GBps(NVIDIA, "infiniband", op) / busbw_GBps(AMD, "roce", op)
-    expected = [0.78, 0.85, 0.98] if op == "all_to_all" else [0.49, 0.70, 0.82]
+    expected = [0.78, 0.85, 0.98] if op == "all_to_all" else [0.40, 0.51, 0.82]
     assert slower == pytest.approx(expected, rel=0.05)
 
 
@@ -127,6 +127,6 @@ def test_C026_spectrum_x_is_within_3_percent_of_infiniband():
 
 
 def test_C026_because_it_sprays():
-    """By hash, the same switches lose nothing of a ring at 16 MiB, 14 % at 64 and 20 % at 256, where rates count."""
+    """By hash, the same switches lose nothing of a ring at 16 MiB, 1 % at 64 and 20 % at 256, where rates count."""
     hashed, sprayed = (spread_GBps(NVIDIA, "spectrum_x", "all_gather", routing) for routing in ("ecmp", "spray"))
-    assert hashed / sprayed == pytest.approx([1.0, 0.86, 0.80], abs=0.02)
+    assert hashed / sprayed == pytest.approx([1.0, 0.99, 0.80], abs=0.02)

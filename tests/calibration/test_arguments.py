@@ -78,9 +78,9 @@ def test_simulate(given, where, words):
 def test_all_faults_at_once():
     told = {"op": "x", "ranks": 0, "launch": "q", "library": "z"}
     faults = faults_of(collsim.calibrate, "nosuch", "hgx_h10", start="nn", **told)
-    assert [fault.where for fault in faults] == ["op", "ranks", "launch", "library", "topo", "start", "nosuch"]
+    assert [fault.where for fault in faults] == ["op", "ranks", "launch", "library", "topo", "start", "logs: nosuch"]
     faults = faults_of(collsim.validate, "nosuch", "hgx_h10", profile="nn", margin=0, **told)
-    assert {fault.where for fault in faults} == {"margin", "topo", "profile", *told, "nosuch"}
+    assert {fault.where for fault in faults} == {"margin", "topo", "profile", *told, "logs: nosuch"}
 
 
 def test_numbers_of_the_environment_are_texts(log):

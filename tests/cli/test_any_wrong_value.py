@@ -47,6 +47,7 @@ FUNCTIONS = {
     "import_schedule": {"file": str(IMPORTS / "msccl_ring.xml")},
     "load_topology": {"source": "hgx_h100"},
     "write_report": {"files": LOG, "output": "report.html", "explain": False},
+    "write_trace": ONE | CALL | {"file": "trace.json"},
 }
 """A small call of each function, of which one argument is replaced."""
 VALUES = {

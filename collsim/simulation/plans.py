@@ -29,7 +29,7 @@ from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import LinkLoad, Refusal, Row
-from collsim.simulation.selection import ByPlugin, built
+from collsim.simulation.selection import ByPlugin, built, refuse_damaged
 from collsim.simulation.tiers import algorithm_bound_s, tiers_of
 from collsim.simulation.timing import MOST_LINKS, Timing
 
@@ -190,6 +190,7 @@ def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: b
     question, proto = call.question, task.proto or "Simple"
     if alone and stands_for_all(task.algorithm, task.request, run):
         return with_lowered(exchanged(task.algorithm, task.request, run, question.dtype), proto)
+    refuse_damaged(task.algorithm, task.request, run.topology)
     few = alone and not call.told.keeps_loads  # else every transfer is to be seen
     if few and has_classes(task.algorithm, task.request, run):
         from collsim.simulation.message_classes import classed  # on large clusters alone

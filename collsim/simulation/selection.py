@@ -27,6 +27,7 @@ from collsim.schedule import Schedule
 from collsim.simulation.lowering import MOST_TRANSFERS, LoweredRun, layout_of
 from collsim.simulation.request.checks import SYMMETRIC
 from collsim.simulation.request.request import MOST_CHANNELS, Request
+from collsim.topology import Topology
 
 if TYPE_CHECKING:
     from collsim.library import Call, Choice, Library, System
@@ -39,6 +40,7 @@ __all__ = [
     "library_kernel",
     "library_options",
     "no_sharp",
+    "refuse_damaged",
     "request_of",
     "turns_sharp_on",
 ]
@@ -54,6 +56,9 @@ LL_PASS_BYTES = 512 * 8
 every line carries its flag (NCCL src/include/device.h)."""
 RINGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Operations that a library runs over its rings; others are messages, whose channels follow from their size."""
+MOST_DAMAGED = 1024
+"""Ranks all messages of which are laid out one by one where something has failed (measured: 7 s and 1 GB by eleven
+sizes); four times as many took 21 GB."""
 MOST_PASSES = 512
 """A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
 
@@ -115,6 +120,25 @@ def _rings_within(fabric: Fabric) -> Int:
     if not fabric.joins_ranks:
         return np.arange(fabric.n_ranks, dtype=np.int64)[None, :]
     return rings_for(fabric.peer_links())
+
+
+def refuse_damaged(candidate: Algorithm, request: ScheduleRequest, topology: Topology) -> None:
+    """Refuse messages between too many ranks of a damaged cluster before any is laid out, as no two need be alike.
+
+    Raises
+    ------
+    UnsupportedError
+        With what takes less.
+    """
+    few = request.n_ranks <= MOST_DAMAGED or request.spread.n_nodes == 1
+    if topology.damage is None or candidate.relays is None or few:
+        return
+    messages = request.n_ranks * (request.n_ranks - 1)
+    what = f"where something has failed, {messages:,} messages of {candidate.name} are too many to simulate one by one"
+    spec = topology.cluster.spec if topology.cluster else None
+    regular = spec is not None and not spec.hashes and spec.fabric != "dragonfly"
+    lean = ", or for --algo direct, which goes by kinds of messages" * regular
+    raise UnsupportedError(Fault(what, "ranks", f"ask for at most {MOST_DAMAGED} ranks{lean}"))
 
 
 def built(candidate: Algorithm, request: ScheduleRequest, question: Request) -> Schedule:

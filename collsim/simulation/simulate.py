@@ -397,7 +397,8 @@ def _rows(
     skipped: list[Row] = []
     for party, before in zip(parties, healthy, strict=True):
         tables = _tables(party, question, told)
-        others = tables if before is None else _tables(before, question, Told())
+        answered = any(each for named in tables for each in named)  # else there is nothing to compare with
+        others = tables if before is None or not answered else _tables(before, question, Told())
         for named, other in zip(tables, others, strict=True):
             table = [row for each in named for row in each] if before is None else beside(named, other)
             (skipped if table and table[0].size_bytes == 0 else rows).extend(table)

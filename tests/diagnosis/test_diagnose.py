@@ -127,6 +127,11 @@ class TestCauses:
             diagnose(written(tmp_path / "log", times_of()), "hgx_h100", causes=["nvls_of"])
         assert 'did you mean "nvls_off"?' in str(error.value)
 
+    def test_every_unknown_cause_is_told_at_once(self, tmp_path):
+        with pytest.raises(InputError) as error:
+            diagnose(written(tmp_path / "log", times_of()), "hgx_h100", causes=["nvls_of", "dips", "one_buss"])
+        assert [fault.what for fault in error.value.faults] == ['unknown cause "nvls_of"', 'unknown cause "one_buss"']
+
     def test_every_fault_at_once(self, tmp_path):
         with pytest.raises(InputError) as error:
             diagnose(tmp_path / "missing", "hgx_h100x", causes=["nvls_of"])

@@ -64,7 +64,7 @@ def misfit(case: MeasuredCase, topology: Topology) -> str | None:
     """Return why a test cannot have run on the topology."""
     nodes, name, cluster = case.nodes or 1, topology.name, topology.cluster
     if cluster is None and nodes > 1 and topology.n_gpus <= MOST_GPUS_OF_A_HOST:
-        return f"the test ran on {nodes} nodes: {name} is one; give a cluster, as docs/clusters.md shows"
+        return f"the test ran on {nodes} nodes: {name} is one; give a cluster, or the number of nodes"
     if case.all_ranks > topology.n_gpus:
         return f"the test has {case.all_ranks} ranks, {name} has {topology.n_gpus} GPUs"
     if cluster is None or case.nodes is None or _listed(case, topology):

@@ -40,7 +40,8 @@ HOST_BYTES = 2**20
 which a launch is a large part."""
 HOST = (0.1, 0.3)
 """Standard deviation of the time that a host adds to every call, as a part of the least predicted time of the log,
-within a node and between nodes. It ends at no size: large calls bear it, too, and it is lost in them.
+within a node and between nodes. It ends at no size: large calls bear it, too, and it is lost in them. Where a log
+begins above `HOST_BYTES`, its least time is sending: of it counts what so many bytes take, not 0.3 of 40 ms.
 Chosen, on the healthy ones among the public logs, as `LOCAL`."""
 HOST_FACTOR = (0.1, 0.45)
 """Standard deviation of the logarithm of a factor common to these sizes: processors, drivers and proxies differ.
@@ -71,7 +72,7 @@ class Noise(NamedTuple):
     over_nodes : bool
         Whether messages went between nodes.
     least_s : float
-        The least healthy time of the log of which these are a part; 0: they are the whole.
+        The least healthy time of the log of which these are a part, as `shortest_s`; 0: they are the whole.
     """
 
     sizes: Float
@@ -86,12 +87,22 @@ class Noise(NamedTuple):
         """float64[n]: logarithm of measured over healthy time."""
         return np.log(self.measured_s / self.healthy_s)
 
+    @property
+    def shortest_s(self) -> float:
+        """Least healthy time of the log; where it begins above `HOST_BYTES`, the part of it that so many bytes take."""
+        beyond = max(float(self.sizes.min()) / HOST_BYTES, 1.0)
+        return self.least_s or float(self.healthy_s.min()) / beyond
+
     def part(self, chosen: Sequence[int]) -> Noise:
         """Return some of the rows."""
         rows = list(chosen)
-        least_s = self.least_s or float(self.healthy_s.min())
         return Noise(
-            self.sizes[rows], self.measured_s[rows], self.healthy_s[rows], self.sigma[rows], self.over_nodes, least_s
+            self.sizes[rows],
+            self.measured_s[rows],
+            self.healthy_s[rows],
+            self.sigma[rows],
+            self.over_nodes,
+            self.shortest_s,
         )
 
     def covariance(self) -> Float:
@@ -103,7 +114,7 @@ class Noise(NamedTuple):
         local = np.where(self.sizes < HOST_BYTES, 0.0, local)
         shared += np.outer(local, local) * np.exp(-apart / LOCAL_OCTAVES)
         own = np.diag((1 - ALIKE) * self.sigma**2 + REPEATS**2)
-        offset = HOST[self.over_nodes] * (self.least_s or self.healthy_s.min()) / self.healthy_s
+        offset = HOST[self.over_nodes] * self.shortest_s / self.healthy_s
         factor = np.where(self.sizes < HOST_BYTES, HOST_FACTOR[self.over_nodes], 0.0)
         return np.asarray(shared + own + np.outer(offset, offset) + np.outer(factor, factor))
 

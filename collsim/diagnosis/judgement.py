@@ -14,7 +14,7 @@ import numpy as np
 from collsim.calibration.arguments import checked_margin, checked_paths
 from collsim.calibration.health import MARGIN
 from collsim.calibration.validate import Gathered, compare, gather
-from collsim.core.errors import Fault, Faults, InputError, UnknownNameError
+from collsim.core.errors import Fault, Faults, InputError, chosen
 from collsim.diagnosis.causes import Cause, all_causes, changes_of, meets
 from collsim.diagnosis.curves import Bench
 from collsim.diagnosis.evidence import (
@@ -100,7 +100,7 @@ def diagnose(
     ('faulty', 'healthy')
     """
     faults = Faults()
-    chosen, share = faults.attempt(chosen_causes, causes), faults.attempt(checked_margin, margin)
+    wanted, share = faults.attempt(chosen_causes, causes), faults.attempt(checked_margin, margin)
     machine = Machine(overrides, fail, degrade)
     told = {"op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment}
     gathered = faults.attempt(
@@ -108,9 +108,9 @@ def diagnose(
     )
     faults.raise_any()
     assert gathered is not None
-    assert chosen is not None
+    assert wanted is not None
     assert share is not None
-    return diagnosed(gathered, topo, machine, chosen, share)
+    return diagnosed(gathered, topo, machine, wanted, share)
 
 
 def gathered_on(
@@ -141,10 +141,12 @@ def chosen_causes(names: Sequence[str] | None) -> tuple[Cause, ...]:
     if names is not None and (not isinstance(names, Iterable) or not (names := list(names))):
         what = "no cause is named" if names == [] else f"{names!r} is no list of causes"
         raise InputError(Fault(what, "causes", f"leave it out for all; known: {', '.join(causes)}"))
-    for name in names or ():
-        if name not in causes:
-            raise UnknownNameError("cause", str(name), causes, "causes")
-    return tuple(causes.values()) if names is None else tuple(causes[name] for name in names)
+    if names is None:
+        return tuple(causes.values())
+    faults = Faults()
+    found = [faults.attempt(chosen, "cause", name, causes, "causes") for name in names]
+    faults.raise_any()
+    return tuple(cause for cause in found if cause is not None)
 
 
 def diagnosed(

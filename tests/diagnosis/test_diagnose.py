@@ -127,6 +127,11 @@ class TestCauses:
             diagnose(written(tmp_path / "log", times_of()), "hgx_h100", causes=["nvls_of"])
         assert 'did you mean "nvls_off"?' in str(error.value)
 
+    def test_every_unknown_cause_is_told_at_once(self, tmp_path):
+        with pytest.raises(InputError) as error:
+            diagnose(written(tmp_path / "log", times_of()), "hgx_h100", causes=["nvls_of", "dips", "one_buss"])
+        assert [fault.what for fault in error.value.faults] == ['unknown cause "nvls_of"', 'unknown cause "one_buss"']
+
     def test_every_fault_at_once(self, tmp_path):
         with pytest.raises(InputError) as error:
             diagnose(tmp_path / "missing", "hgx_h100x", causes=["nvls_of"])
@@ -498,3 +503,18 @@ def test_findings_that_are_not_shown_are_counted(monkeypatch, more):
     lines = [*report_of._causes(SimpleNamespace(logs=[log], unexplained=False, findings=found, looked_at=found))]
     kept = [str(place + 1) for place in range(min(shown, shown + more))]
     assert lines == [*kept, *([f"{more} more fit better than the healthy machine, and worse than these"] * (more > 0))]
+
+
+class TestHost:
+    def test_a_log_of_large_sizes_alone_owes_no_milliseconds_to_its_host(self):
+        """Two nodes at 60 % of a ring's rate, 1 to 8 GiB, as NVIDIA/nccl#949: a host does not add 13 ms to a call."""
+        sizes, sure = 2.0 ** np.arange(30, 34), np.full(4, 0.15)
+        large = Noise(sizes, sizes / 13.6e9, sizes / 24e9, sure, over_nodes=True)
+        offset_s = HOST[True] * large.shortest_s
+        assert offset_s < 100e-6
+        assert shift(large)[1] < 0.001 < shift(large._replace(least_s=float(large.healthy_s.min())))[1]
+
+    def test_a_part_of_a_log_has_the_shortest_time_of_the_whole(self):
+        sizes = np.array([2.0**10, 2.0**20, 2.0**30])
+        whole = Noise(sizes, np.array([2e-5, 1e-4, 4e-2]), np.array([2e-5, 1e-4, 4e-2]), np.full(3, 0.1))
+        assert whole.part([2]).shortest_s == whole.shortest_s == 2e-5

@@ -167,7 +167,10 @@ def _compared_workload(
 
 
 def _in_flags(context: click.Context, fault: Fault) -> Fault:
-    """Return a fault whose hint lists arguments with those that the command has, as flags."""
+    """Return a fault of a whole file with its flag, and one whose hint lists arguments with flags in their place."""
+    workload = context.params["workload"]
+    if workload and fault.where == Fault("", workload).where:  # a fault cuts long names
+        return replace(fault, where=f"--workload: {fault.where}")
     _, told, names = fault.hint.partition("it takes ")
     params = {param.name: max(param.opts, key=len) for param in context.command.params}
     if not told or fault.where not in params:  # a fault of the file has the words of the file

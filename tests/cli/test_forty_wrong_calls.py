@@ -120,6 +120,8 @@ COMMANDS = (
     (f"{ON} -o /no/such/run.json", "-o", "make it, or write elsewhere"),
     (f"{ON} --save-config {'x' * 5000}", "--save-config", "check the path"),
     (f"compare hgx_h100 hgx_b200 --op all_reduce --workload {STEP}", "--op", "--nodes, --env, --compute-scale"),
+    ("compare hgx_h100 hgx_b200 --workload no/such.yaml", "--workload", "give a trace or a workload"),
+    ("run --config no/such.json", "", "check the path that --config names"),
     ("topo show hgx_h10", "NAME", 'did you mean "hgx_h100"?'),
     ("topo list --format jsn", "--format", 'did you mean "json"?'),
 )

@@ -152,6 +152,10 @@ def gather(
     gathered = Gathered(topology, constants, _gpus(rank_list, topology, faults))
     for path in dict.fromkeys(map(str, paths)):
         faults.attempt(gathered.add, path, options)
+    if gathered.other_ranks and not gathered.groups:
+        counts = " or ".join(map(str, sorted(gathered.other_ranks)))
+        what = f"the test has {counts} ranks, the list of ranks {len(gathered.rank_list)}"
+        faults.append(Fault(what, "rank_list", f"list {counts} GPUs, in the order of the ranks, or leave it out"))
     faults.raise_any()
     return gathered
 
@@ -267,6 +271,7 @@ class Gathered:
         self.system = "" if topology is None else topology.name
         self.groups: dict[tuple[Any, ...], _Group] = {}
         self.skipped: list[Skipped] = []
+        self.other_ranks: set[int] = set()
         self.dropped: list[Unread] = []
 
     def add(self, path: str, options: Mapping[str, Any]) -> None:
@@ -286,6 +291,7 @@ class Gathered:
         if not self.rank_list or self.topology is None:
             return section
         if len(self.rank_list) != section.case.all_ranks:
+            self.other_ranks.add(section.case.all_ranks)
             reason = f"the test has {section.case.all_ranks} ranks, the list of ranks {len(self.rank_list)}"
             return Skipped(section.file, section.line, reason)
         cluster = self.topology.cluster

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -157,10 +158,24 @@ def _compared_workload(
         else:
             asked[name] = list(text) if isinstance(text, tuple) else text
     asked |= own
-    found = None if faults else faults.attempt(lambda: compare_workloads(*asked_of, **asked))
+    sound = not faults
+    found = faults.attempt(lambda: compare_workloads(*asked_of, **asked)) if sound else None
+    faults[:] = [_in_flags(context, fault) for fault in faults] if sound else faults
     faults.raise_any()
     assert found is not None
     return found
+
+
+def _in_flags(context: click.Context, fault: Fault) -> Fault:
+    """Return a fault of a whole file with its flag, and one whose hint lists arguments with flags in their place."""
+    workload = context.params["workload"]
+    if workload and fault.where == Fault("", workload).where:  # a fault cuts long names
+        return replace(fault, where=f"--workload: {fault.where}")
+    _, told, names = fault.hint.partition("it takes ")
+    params = {param.name: max(param.opts, key=len) for param in context.command.params}
+    if not told or fault.where not in params:  # a fault of the file has the words of the file
+        return fault
+    return replace(fault, hint=f"{told}{', '.join(params[name] for name in names.split(', ') if name in params)}")
 
 
 def _is_given(context: click.Context, name: str) -> bool:

@@ -148,6 +148,7 @@ def _document(file: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise SpecError(Fault(f"not JSON: {error.msg}", f"{file}:{error.lineno}:{error.colno}", hint)) from None
     except OSError as error:
+        hint = f"check the path that --config names, or {hint}"
         raise SpecError(Fault(f"cannot read the configuration: {error.strerror}", file, hint)) from None
     except (ValueError, RecursionError):
         raise SpecError(Fault("not a JSON document", file, hint)) from None

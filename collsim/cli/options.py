@@ -242,7 +242,8 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
         "--model",
         metavar="NAME",
         **complete(models),
-        help="A model that --list-models prints; flags below change it.  [default: deepseek-v3]",
+        help="A model that --list-models prints; flags below change it.  [default: deepseek-v3, or one of your own "
+        "if --experts, --topk or --hidden is given]",
     ),
     "experts": click.option("--experts", metavar="E", help="Routed experts of a layer."),
     "top_k": click.option("--topk", "--top-k", "top_k", metavar="K", help="Experts that each token takes."),

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -189,7 +189,9 @@ def check_targets(targets: Mapping[str, str | None], faults: Faults, sources: It
             faults.append(Fault("the name of the file is empty", name, "name a file; - is stdout"))
             continue
         if file not in (None, "-"):
-            faults.attempt(partial(check_writable, str(file)))
+            inner = Faults()
+            inner.attempt(check_writable, str(file))
+            faults += [replace(fault, where=name, what=f"{fault.where}: {fault.what}") for fault in inner]
             _check_unread(str(file), name, sources, faults)
         place = _place(file) if file is not None else "-" * (name == "output")
         if place and place in seen:

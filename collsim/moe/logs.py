@@ -94,12 +94,12 @@ class MoeLog:
 
 def is_moe_log(path: str | Path) -> bool:
     """Return True if a file holds lines of such a test; False of stdin and pipes, which can be read only once."""
-    if not Path(path).is_file():
-        return False
     try:
+        if not Path(path).is_file():
+            return False
         with Path(path).open(encoding="utf-8", errors="replace") as stream:
             return TOLD.search(stream.read(LOOKED_AT)) is not None
-    except OSError:
+    except OSError:  # a name that is too long, too
         return False
 
 

@@ -114,7 +114,7 @@ def check_tuning(topo: Any, op: str | Sequence[str] = OPS, size: Any = None, *, 
             hint = f"{did_you_mean(known.name, list(COLLECTIVES))}it knows {', '.join(COLLECTIVES)}"
             faults.append(Fault(f"the tuner plugin knows no {known.name}", "op", hint))
     number = not isinstance(band, bool) and isinstance(band, int | float)
-    if band is not None and not (number and math.isfinite(band) and band >= 0):
+    if band is not None and not (number and 0 <= band <= 1):
         faults.append(Fault(f"{band!r} is no error", "band", "such as 0.1 for 10 %"))
     for name in FOUND:
         if name in asked:

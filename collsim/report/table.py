@@ -150,7 +150,7 @@ def as_table(result: Result, screen: Screen = WHOLE) -> str:
         lost |= dict.fromkeys(not_shown(whole, shown))
         lines += [f"#{head[1:]}" for head in heads(shown)]
         lines += [line_of(shown, entry, screen) for entry in _in_order(entries)]
-        lines += [f"# Avg bus bandwidth    : {_mean_busbw(rows)}"] if rows else []
+        lines += screen.one(f"Avg bus bandwidth    : {_mean_busbw(rows)}") if rows else []
         lines += screen.comments([*crossover_lines(rows), *_notes(rows)])
     after = [*surprise_lines(result.rows), *lost, *_thresholds(result)]
     return document([*lines, *screen.comments(after)])

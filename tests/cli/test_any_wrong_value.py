@@ -46,6 +46,7 @@ FUNCTIONS = {
     "import_topology": {"source": str(IMPORTS / "topo_m.txt")},
     "import_schedule": {"file": str(IMPORTS / "msccl_ring.xml")},
     "load_topology": {"source": "hgx_h100"},
+    "write_trace": ONE | CALL | {"file": "trace.json"},
     "write_report": {"files": LOG, "output": "report.html", "explain": False},
     "write_trace": ONE | CALL | {"file": "trace.json"},
 }

@@ -174,7 +174,7 @@ def test_all_faults_in_one_report(collsim):
     flags += " --format cvs --channels q --root x --ranks two -o /no/such.csv --set nothing"
     outcome = collsim("run", *flags.split())
     places = ("--topo", "--op", "--size", "--algo", "-d", "--redop", "--profile", "--format", "--channels", "-r")
-    refused(outcome, *(f"error: {place}: " for place in (*places, "--ranks", "/no/such.csv", "--set")))
+    refused(outcome, *(f"error: {place}: " for place in (*places, "--ranks", "-o: /no/such.csv", "--set")))
     assert outcome.err.count("error: ") == 13
 
 

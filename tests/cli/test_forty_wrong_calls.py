@@ -8,6 +8,7 @@ from collsim.core.errors import CollsimError
 from .conftest import ROOT
 
 LOG = str(ROOT / "examples" / "h100_all_reduce.log")
+STEP = str(ROOT / "examples" / "training_step.yaml")
 RUN = ("hgx_h100", "all_reduce", "1M")
 ALL_PAIRS = (("hgx_h100", "hgx_b200"), "all_reduce", "1M")
 PYTHON = (
@@ -59,6 +60,8 @@ PYTHON = (
     ("simulate_timeline", ("x.json",), {"topology": "hgx_h100"}, "topology", 'did you mean "topo"?'),
     ("validate", (LOG, "hgx_h10"), {}, "topo", 'did you mean "hgx_h100"?'),
     ("validate", (LOG, "hgx_h100"), {"margn": 0.1}, "margn", 'did you mean "margin"?'),
+    ("validate", (LOG, "hgx_h100"), {"rank_list": [0]}, "rank_list", "list 8 GPUs"),
+    ("tune", ("hgx_h100", "all_reduce", "1M"), {"band": 2}, "band", "0.1 for 10 %"),
     ("load_topology", ("hgx_h10",), {}, "source", 'did you mean "hgx_h100"?'),
     ("calibrate", (LOG, "hgx_h100"), {"op": "all_reduc"}, "op", 'did you mean "all_reduce"?'),
 )
@@ -111,6 +114,14 @@ COMMANDS = (
     ("moe --topo hgx_h100 --ep 9", "--ep", "add --nodes, or give 2 to 8"),
     ("moe --topo hgx_h100 --phase prefil", "--phase", 'did you mean "prefill"?'),
     (f"validate {LOG} --topo hgx_h10", "--topo", 'did you mean "hgx_h100"?'),
+    (f"validate {LOG} --topo hgx_h100 --rank-list 0", "--rank-list", "list 8 GPUs"),
+    (f"diagnose {LOG} --topo hgx_h100 --rank-list 0", "--rank-list", "list 8 GPUs"),
+    (f"{ON} -o {'x' * 5000}", "-o", "check the path"),
+    (f"{ON} -o /no/such/run.json", "-o", "make it, or write elsewhere"),
+    (f"{ON} --save-config {'x' * 5000}", "--save-config", "check the path"),
+    (f"compare hgx_h100 hgx_b200 --op all_reduce --workload {STEP}", "--op", "--nodes, --env, --compute-scale"),
+    ("compare hgx_h100 hgx_b200 --workload no/such.yaml", "--workload", "give a trace or a workload"),
+    ("run --config no/such.json", "", "check the path that --config names"),
     ("topo show hgx_h10", "NAME", 'did you mean "hgx_h100"?'),
     ("topo list --format jsn", "--format", 'did you mean "json"?'),
 )

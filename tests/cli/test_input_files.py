@@ -186,3 +186,8 @@ def test_a_name_of_another_format(collsim, tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
     refused(collsim(*arguments), "error: -")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("reader", ["log", "log to diagnose", "log to fit", "step", "result"])
+def test_a_name_that_is_too_long_for_a_file(collsim, reader):
+    refused(collsim(*{**READERS, **MORE_READERS}[reader]("x" * 5000)), "cannot be read: File name too long")

@@ -129,7 +129,8 @@ def test_every_fault_at_once(collsim, tmp_path):
     files = (tmp_path / "none.log", tmp_path, tmp_path / "empty.log")
     flags = "--op reduec --ranks 0 --nodes two --launch x --profile defualt --library nccl-9 --env y --env NCCL_X=1"
     outcome = collsim("validate", *files, "--topo", "hgx_h10", *flags.split(), "--format", "md", "-o", "/no/such.csv")
-    places = ("--op", "--ranks", "--nodes", "--launch", "--profile", "--library", "--topo", "--format", "/no/such.csv")
+    flagged = ("--op", "--ranks", "--nodes", "--launch", "--profile", "--library", "--topo", "--format")
+    places = (*flagged, "-o: /no/such.csv")
     refused(outcome, *(f"error: {place}: " for place in (*places, *files)), '"y" is not NAME=VALUE', '"NCCL_X"')
     assert outcome.err.count("error: ") == 14
 

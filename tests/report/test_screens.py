@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 LOG = ROOT / "examples" / "h100_all_reduce.log"
 MADE = {
     "run": lambda: (render, collsim.simulate("mi300x_ubb8", "all_reduce", ["1M", "64M"])),
+    "run_all": lambda: (render, collsim.simulate("mi300x_ubb8", "all_reduce", "1M", algo="all")),
     "compare": lambda: (render_comparison, collsim.compare(["mi355x_ubb8", "hgx_b200"], "all_to_all", "64M")),
     "moe": lambda: (render_moe, collsim.simulate_moe("hgx_h100", ep=[4, 8], tokens=128, load_only=True)),
     "validate": lambda: (render_validation, collsim.validate(LOG, topo="hgx_h100")),

@@ -48,7 +48,6 @@ FUNCTIONS = {
     "load_topology": {"source": "hgx_h100"},
     "write_trace": ONE | CALL | {"file": "trace.json"},
     "write_report": {"files": LOG, "output": "report.html", "explain": False},
-    "write_trace": ONE | CALL | {"file": "trace.json"},
 }
 """A small call of each function, of which one argument is replaced."""
 VALUES = {

@@ -1,14 +1,17 @@
 """The comparison of imports with the notes of a collection: alike, different, untold and refused are told apart."""
 
 import csv
+import importlib.util
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tools import sample_readings
-
-EXAMPLES = Path(__file__).parents[2] / "examples/imports"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples/imports"
+spec = importlib.util.spec_from_file_location("sample_readings", ROOT / "tools/sample_readings.py")
+sample_readings = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sample_readings)
 
 
 @pytest.mark.parametrize(

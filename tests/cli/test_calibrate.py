@@ -175,7 +175,7 @@ def test_every_fault_at_once(collsim, tmp_path):
         "--launch",
         "--library",
         "--topo",
-        "/no/such/mine.yaml",
+        "-o: /no/such/mine.yaml",
         "--plot",
     )
     refused(outcome, *(f"error: {place}: " for place in (*places, *files)), '"y" is not NAME=VALUE', '"ideal"')

@@ -104,7 +104,7 @@ COMMANDS = (
     (f"{ON} --degrade gpu:3-5=half", "--degrade", '"gpu:3-5=50%"'),
     (f"{ON} --set scale_out.nodes", "--set", "--set scale_out.nodes=VALUE"),
     (f"{ON} --env NCCL_PROTO", "--env", "--env NCCL_PROTO=VALUE"),
-    (f"{ON} --save-config no/such/x.json", "no/such/x.json", "write elsewhere"),
+    (f"{ON} --save-config no/such/x.json", "--save-config: no/such/x.json", "write elsewhere"),
     (f"{ON} --format json -o x.csv", "-o", "write to x.json"),
     (f"{ON} --split MOD", "--split", '"MOD 8"'),
     (f"{ON} --groups tp=3,dp=2", "--groups", "product is 8"),
@@ -144,7 +144,7 @@ COMMANDS = (
 
 def _told(caught, where, right):
     assert caught.value.exit_code == 2
-    (fault,) = [fault for fault in caught.value.faults if fault.where.partition("[")[0] == where]
+    fault, *_ = [fault for fault in caught.value.faults if fault.where.partition("[")[0] == where]
     assert right in fault.hint or right in fault.what
     assert "--" not in str(fault)
 

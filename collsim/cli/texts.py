@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.operations import MOST_RANKS
 
 __all__ = [
     "PAIRS",
@@ -26,7 +27,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-MOST_RANKS = 2**20
 MOST_SEEDS = 10_000
 
 

@@ -24,9 +24,10 @@ from collsim.importing.msccl import MOST_BYTES, RECEIVES, SENDS, Block, Program,
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder, find_faults, split_bytes, verify
 from collsim.topology.files.foreign import format_of
 
+__all__ = ["import_schedule", "schedule_of"]
+
 MOST_SIZE_BYTES = 1 << 50
 """Of a whole collective (chosen): far beyond the memory of any GPU."""
-__all__ = ["import_schedule", "schedule_of"]
 
 ADDS = ("rrc", "rrs", "rrcs")
 STORES = ("r", "rcs", "rrc", "rrcs")

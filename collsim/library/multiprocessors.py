@@ -22,7 +22,7 @@ OF_MODELS = {
     "A800": Multiprocessors(108, "datasheet", "NVIDIA A100, of which it is a variant with fewer links"),
     "H100": Multiprocessors(132, "datasheet", "NVIDIA H100 SXM5"),
     "H800": Multiprocessors(132, "datasheet", "NVIDIA H100 SXM5, of which it is a variant with fewer links"),
-    "H20": Multiprocessors(78, "measured", "what CUDA tells of the GPU, as the tuning of kernels for it has it"),
+    "H20": Multiprocessors(78, "measured", "deepseek-ai/DeepEP issue 389, as CUDA tells its users"),
     "H200": Multiprocessors(132, "datasheet", "NVIDIA H200 SXM"),
     "GH200": Multiprocessors(132, "datasheet", "NVIDIA GH200, with an H100"),
     "B200": Multiprocessors(148, "datasheet", "NVIDIA B200"),

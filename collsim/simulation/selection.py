@@ -58,7 +58,7 @@ RINGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Operations that a library runs over its rings; others are messages, whose channels follow from their size."""
 MOST_DAMAGED = 1024
 """Ranks all messages of which are laid out one by one where something has failed (measured: 7 s and 1 GB by eleven
-sizes); four times as many took 21 GB."""
+sizes; twice as many took more than 8 GB, sixteen times as many 21 GB when they were stopped)."""
 MOST_PASSES = 512
 """A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
 

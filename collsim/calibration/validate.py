@@ -181,16 +181,16 @@ def named_topology(topo: Any, faults: Faults) -> Topology | None:
 
 
 def _gpus(rank_list: Any, topology: Topology | None, faults: Faults) -> tuple[int, ...]:
-    """Return the GPUs of a list of ranks; none if there is no list."""
+    """Return the GPUs of a list of ranks; none if there is no list, or something is wrong with it."""
     if rank_list is None or topology is None:
         return ()
     last = (topology if topology.damage is None else topology.damage.healthy).n_gpus - 1
-    hint = f"{topology.name} has GPUs 0 to {last}"
+    hint, before = f"{topology.name} has GPUs 0 to {last}", len(faults)
     entries = read_items(rank_list, "rank_list", hint, faults)
     gpus = tuple(read_whole(entry, "rank_list", "GPU", f"write [0, 1, 2]; {hint}", faults) for entry in entries)
     if beyond := [gpu for gpu in gpus if not 0 <= gpu <= last]:
         faults.append(Fault(f"GPU {beyond[0]} is out of range", "rank_list", hint))
-    return gpus
+    return gpus if len(faults) == before else ()
 
 
 def checked_options(told: Mapping[str, Any], faults: Faults) -> dict[str, Any]:

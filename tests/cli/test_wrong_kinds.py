@@ -144,7 +144,7 @@ COMMANDS = (
 
 def _told(caught, where, right):
     assert caught.value.exit_code == 2
-    fault, *_ = [fault for fault in caught.value.faults if fault.where.partition("[")[0] == where]
+    (fault,) = [fault for fault in caught.value.faults if fault.where.partition("[")[0] == where]
     assert right in fault.hint or right in fault.what
     assert "--" not in str(fault)
 

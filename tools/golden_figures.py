@@ -204,7 +204,7 @@ def _choice(asked: dict[str, Any], setting: tuple[Any, str, Any]) -> Any:
 
 
 def declared(room: str) -> dict[str, list[Any]]:
-    """The constants of the modules of a room, and the defaults of functions and records, a second time."""
+    """The constants of the modules of a room, and the defaults of functions, methods and records, a second time."""
     package = importlib.import_module(f"collsim.{room}")
     names = [package.__name__, *(each.name for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))]
     found: dict[str, list[Any]] = {}
@@ -215,8 +215,11 @@ def declared(room: str) -> dict[str, list[Any]]:
             place = f"{name}.{key}".removeprefix("collsim.")
             if key.strip("_").isupper() and key in own:
                 found[place] = [_told(value)]
-            elif getattr(value, "__module__", None) == name and (told := _defaults(value)):
-                found[place] = told
+            elif getattr(value, "__module__", None) == name:
+                inside = vars(value).items() if isinstance(value, type) else ()
+                methods = {f"{place}.{key}": each for key, each in inside if not key.startswith("__")}
+                members = [pair for pair in methods.items() if getattr(pair[1], "__module__", None) == name]
+                found |= {key: told for key, each in [(place, value), *members] if (told := _defaults(each))}
     return found
 
 
@@ -225,15 +228,20 @@ def _is_set(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def _defaults(value: Any) -> list[Any]:
-    """Defaults of a function, or of a record with what was asked of it, such as to be frozen."""
+    """Defaults of a function, ``name=`` where only the name may be given, or of a record with what was asked of it."""
     asked = getattr(value, "__dataclass_params__", None)
     fields = (
         [each for each in dataclasses.fields(value) if not (each.compare and each.repr and each.init)] if asked else []
     )
     apart = [[each.name, each.compare, each.repr, each.init] for each in fields]
     with contextlib.suppress(TypeError, ValueError):
-        given = inspect.signature(value).parameters.values()
-        defaults = [[each.name, _told(each.default)] for each in given if each.default is not each.empty]
+        given = inspect.signature(getattr(value, "__func__", value)).parameters.values()
+        told = {each: each.name + "=" * (each.kind is each.KEYWORD_ONLY) for each in given}
+        defaults = [
+            [told[each], *([] if each.default is each.empty else [_told(each.default)])]
+            for each in given
+            if each.default is not each.empty or each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_ONLY)
+        ]
         return [*([str(asked)] if asked else []), *defaults, *apart]
     return apart
 

@@ -50,6 +50,8 @@ RULE = re.compile(r"([^\w\s])\1{2,}")
 """What is as long as a table is wide."""
 LEFT_OUT = re.compile(r"(^|[._])(sha256|collsim|source|file|version|python|schema)($|[._])")
 """Columns about the code and the files, not about what was asked."""
+LONG_WORD = "abcdefghijklmnopqrstuvwxyz" * 10
+"""Longer than what is told of a wrong word."""
 WORD = 80
 """Characters of a word that is kept as it is, if it has no blank."""
 LONGEST = 80
@@ -276,7 +278,7 @@ def bent(function: Callable[[str], Any], file: str, most: int = 24) -> list[Any]
     for place in range(0, len(lines), -(-len(lines) // most)):
         line = lines[place]
         others = [NUMBER.sub(number, line, count=1) for number in ("0", "-1", "x")] + [NUMBER.sub("1000", line)]
-        words = [re.sub(r"\w+(\W*)$", rf"{word}\1", line) for word in ("", "x", "7")]
+        words = [re.sub(r"\w+(\W*)$", rf"{word}\1", line) for word in ("", "x", "7", LONG_WORD)]
         for instead in ([], [line, line], *([other] for other in dict.fromkeys([*others, *words]) if other != line)):
             there.write_text("\n".join([*lines[:place], *instead, *lines[place + 1 :]]) + "\n", "utf-8")
             outcome = json.dumps(_outcome(function, (str(there),)), default=_plain)

@@ -99,12 +99,14 @@ def test_a_function_is_asked_for_every_combination():
 
 
 def test_a_file_is_changed_line_by_line(tmp_path, monkeypatch):
-    """Of a line of one number: gone, doubled, 0, -1, x and 1000 instead, no word, and 7 instead."""
+    """Of a line of one number: gone, doubled, 0, -1, x and 1000 instead, no word, 7 and a long word instead."""
     monkeypatch.chdir(tmp_path)
     Path("sound.txt").write_text("one 5\nend\n")
     seen = []
     golden.bent(lambda file: seen.append(Path(file).read_text()), "sound.txt")
-    first = ["", "one 5\none 5\n", "one 0\n", "one -1\n", "one x\n", "one 1000\n", "one \n", "one 7\n"]
-    assert seen == [line + "end\n" for line in first] + ["one 5\n" + t for t in ("", "end\nend\n", "\n", "x\n", "7\n")]
+    long = golden.LONG_WORD
+    first = ["", "one 5\none 5\n", "one 0\n", "one -1\n", "one x\n", "one 1000\n", "one \n", "one 7\n", f"one {long}\n"]
+    last = ("", "end\nend\n", "\n", "x\n", "7\n", f"{long}\n")
+    assert seen == [line + "end\n" for line in first] + ["one 5\n" + each for each in last]
     told = golden.bent(lambda file: Path(file).read_text(), "sound.txt")
     assert len(set(told)) == len(told)

@@ -21,7 +21,6 @@ import dataclasses
 import importlib
 import inspect
 import io
-import itertools
 import json
 import math
 import os
@@ -32,16 +31,17 @@ import shlex
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeGuard
 from unittest import mock
 
+from variations import NUMBER, bent, over, plain, reshaped, varied
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "tests" / "golden" / "figures"
 LINKED = ("examples", "tests", "topologies")
-NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\d|\d)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 UNIT = r"(?:(?<=\d)|(?<=\d ))(?:(?:[kMGT]i?)?B/s|[MG]b/s|(?:[kMGT]i?)?B|[num]?s|USD|kJ|%)(?![\w/])"
 HEADING = r"(?<=\()[A-Za-z/%1]{1,6}(?=\))"
 FIGURE = re.compile(f"({UNIT}|{HEADING})|{NUMBER.pattern}")
@@ -50,8 +50,6 @@ RULE = re.compile(r"([^\w\s])\1{2,}")
 """What is as long as a table is wide."""
 LEFT_OUT = re.compile(r"(^|[._])(sha256|collsim|source|file|version|python|schema)($|[._])")
 """Columns about the code and the files, not about what was asked."""
-LONG_WORD = "abcdefghijklmnopqrstuvwxyz" * 10
-"""Longer than what is told of a wrong word."""
 WORD = 80
 """Characters of a word that is kept as it is, if it has no blank."""
 LONGEST = 80
@@ -153,7 +151,7 @@ def evaluated(expression: str) -> str:
         with contextlib.suppress(ImportError):
             importlib.import_module(name.rpartition(".")[0])
     value = eval(expression, {"collsim": importlib.import_module("collsim"), **{each.__name__: each for each in OWN}})
-    return value if isinstance(value, str) else json.dumps(value, default=_plain)
+    return value if isinstance(value, str) else json.dumps(value, default=plain)
 
 
 def figures_of(file: str) -> dict[str, list[str]]:
@@ -263,48 +261,17 @@ def _told(value: Any) -> Any:
     return getattr(value, "__qualname__", type(value).__name__) if plain is None else plain
 
 
-def over(function: Callable[..., Any], *values: Iterable[Any]) -> list[Any]:
-    """What a function gives for every combination of values of its arguments, or how it refuses them."""
-    return [_outcome(function, arguments) for arguments in itertools.product(*values)]
+def limited(limits: Mapping[str, float], command: str) -> list[str]:
+    """The lines of figures of a command while constants, by their full names, are so small that it just meets them."""
+    with contextlib.ExitStack() as patches:
+        for name, value in limits.items():
+            importlib.import_module(name.rpartition(".")[0])
+            patches.enter_context(mock.patch(name, value))
+        return recorded(command)
 
 
-def bent(function: Callable[[str], Any], file: str, most: int = 24) -> list[Any]:
-    """What a function gives for a file in which one line is gone, doubled or has other words, for so many of its lines.
-
-    Of what it gives, data are kept as they are, texts as sums.
-    """
-    lines = pathlib.Path(file).read_text("utf-8").splitlines()
-    there, found = pathlib.Path("bent" + pathlib.Path(file).suffix), []
-    for place in range(0, len(lines), -(-len(lines) // most)):
-        line = lines[place]
-        others = [NUMBER.sub(number, line, count=1) for number in ("0", "-1", "x")] + [NUMBER.sub("1000", line)]
-        words = [re.sub(r"\w+(\W*)$", rf"{word}\1", line) for word in ("", "x", "7", LONG_WORD)]
-        for instead in ([], [line, line], *([other] for other in dict.fromkeys([*others, *words]) if other != line)):
-            there.write_text("\n".join([*lines[:place], *instead, *lines[place + 1 :]]) + "\n", "utf-8")
-            outcome = json.dumps(_outcome(function, (str(there),)), default=_plain)
-            found.append(f"'{zlib.crc32(outcome.encode()) & 0xFFFF:04x}")
-    return found
-
-
-def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    try:
-        value = function(*arguments)
-        return list(value) if isinstance(value, Iterator) else value
-    except Exception as error:  # also for what a function was never meant to be given
-        return str(error) if type(error).__module__.startswith("collsim") else type(error).__name__
-
-
-OWN = (bent, choices, declared, figures_of, over)
+OWN = (bent, choices, declared, figures_of, limited, over, reshaped, varied)
 """Functions that a step of Python may call beside those of collsim."""
-
-
-def _plain(value: Any) -> Any:
-    """Data of what is not plain."""
-    if dataclasses.is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return list(value) if isinstance(value, Iterable) else str(value)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\d|\d)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 LONG_WORD = "abcdefghijklmnopqrstuvwxyz" * 10
 """Longer than what is told of a wrong word."""
-OF_ANY_KIND = (None, True, 0, -1, 1.5, "x", [], ["x", 1], {"x": None})
+OF_ANY_KIND: tuple[Any, ...] = (None, True, 0, -1, 1.5, "x", [], ["x", 1], {"x": None})
 LONGEST_LIST = 100
 MOST_NUMBERS = 16
 """Numbers that are tried in place of one."""

@@ -261,13 +261,13 @@ def _told(value: Any) -> Any:
     return getattr(value, "__qualname__", type(value).__name__) if plain is None else plain
 
 
-def limited(limits: Mapping[str, float], command: str) -> list[str]:
+def limited(limits: Mapping[str, float], *steps: str) -> list[str]:
     """The lines of figures of a command while constants, by their full names, are so small that it just meets them."""
     with contextlib.ExitStack() as patches:
         for name, value in limits.items():
             importlib.import_module(name.rpartition(".")[0])
             patches.enter_context(mock.patch(name, value))
-        return recorded(command)
+        return recorded(" ;; ".join(steps))
 
 
 OWN = (bent, choices, declared, figures_of, limited, over, reshaped, varied)

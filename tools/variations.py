@@ -17,6 +17,7 @@ LONG_WORD = "abcdefghijklmnopqrstuvwxyz" * 10
 """Longer than what is told of a wrong word."""
 OF_ANY_KIND: tuple[Any, ...] = (None, True, 0, -1, 1.5, "x", [], ["x", 1], {"x": None})
 LONGEST_LIST = 100
+LONGEST_TEXT = 400
 MOST_NUMBERS = 16
 """Numbers that are tried in place of one."""
 
@@ -78,8 +79,8 @@ def varied(function: Callable[..., Any], *calls: tuple[Any, ...] | dict[str, Any
     """What a function gives for some calls, and for each with one place changed; as sums.
 
     A number becomes nothing, below nothing, and those at and around which the function may change: its own and those
-    of constants that it names. A text is empty, shorter, longer or long, a list empty, shorter or so long, a mapping
-    lacks a key.
+    of constants that it names. A text is empty, shorter, longer or so long, a list empty, shorter or so long, a
+    mapping lacks a key.
     """
     inner: Any = inspect.unwrap(function)
     named = [inner.__globals__.get(name) for name in inner.__code__.co_names]
@@ -102,7 +103,10 @@ def _changed(value: Any, numbers: list[int | float]) -> Iterator[Any]:
         elif isinstance(part, int | float):
             others = [each for each in numbers if each != part]
         elif isinstance(part, str):
-            others = ["", part[:-1], part + "0", LONG_WORD]
+            lengths = [
+                each for each in numbers if isinstance(each, int) and 1 < each < LONGEST_TEXT and each != len(part)
+            ]
+            others = ["", part[:-1], part + "0", LONG_WORD, *((part * each)[:each] for each in lengths)]
         elif isinstance(part, dict):
             others = [{name: each for name, each in part.items() if name != less} for less in part]
         elif isinstance(part, list | tuple) and part:

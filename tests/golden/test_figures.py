@@ -115,7 +115,7 @@ def test_a_file_is_changed_line_by_line(tmp_path, monkeypatch):
 
 
 def test_a_call_is_changed_in_one_place():
-    """A number becomes nothing, below it, and those around the function's own; a list empty, shorter or longer."""
+    """A number becomes nothing, below it, and those around the function's own; texts and lists get so long."""
     seen = []
 
     def asked(number, word, rows, more):
@@ -124,7 +124,7 @@ def test_a_call_is_changed_in_one_place():
 
     told = variations.varied(asked, (3, "xy", [1, 2], {"a": True}))
     assert {each[0] for each in seen} == {3, 0, -1, 2, 4}
-    assert {each[1] for each in seen} == {"xy", "", "x", "xy0", variations.LONG_WORD}
+    assert {each[1] for each in seen} == {"xy", "", "x", "xy0", "xyx", "xyxy", variations.LONG_WORD}
     assert [each[2] for each in seen if len(each[2]) != 2] == [[], [1], [1, 2, 1], [1, 2, 1, 2]]
     assert [each[3] for each in seen if each[3] != {"a": True}] == [{}, {"a": False}]
     assert all(sum(a != b for a, b in zip(each, seen[0], strict=True)) == 1 for each in seen[1:])

@@ -140,4 +140,8 @@ def plain(value: Any) -> Any:
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     if hasattr(value, "tolist"):
         return value.tolist()
+    if isinstance(value, set | frozenset):  # which have no order
+        return sorted(map(str, value))
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__name__)
     return list(value) if isinstance(value, Iterable) else str(value)

@@ -277,7 +277,8 @@ def command(tests: list[str]) -> str:
     told = Path("asked.txt")
     told.write_text("\n".join(tests), encoding="utf-8")
     limit_s = int(os.environ["MUTANTS_LIMIT_S"])
-    line = f"ulimit -t {2 * limit_s}; exec {sys.executable} -m pytest {OPTIONS} @{told}"
+    # To stderr pytest writes which tests are no more.
+    line = f"ulimit -t {2 * limit_s}; exec {sys.executable} -m pytest {OPTIONS} @{told} 2>&1"
     return f"bash -c {shlex.quote(line)}"
 
 

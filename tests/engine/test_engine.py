@@ -23,6 +23,8 @@ from collsim.engine import (
 )
 from collsim.engine.reference import fair_rates
 
+from ..property.made_problems import ring
+
 ENGINES = ("reference", "kernel")
 INF = np.inf
 
@@ -291,6 +293,17 @@ def test_plain_python_gives_up_early(monkeypatch):
         solve_reference(p, work_limit=8000)
     assert 10 < len(calls) < 25  # with the whole of the work it would come past all hundred
     assert solve_reference(p, work_limit=10**6) == whole
+
+
+def test_a_solve_gives_up_at_its_pace(monkeypatch):
+    """Looked at every time its work has doubled; the least number of hops at which this one ends was recorded."""
+    monkeypatch.setattr(kernels, "FIRST_CHECK", 200)
+    p = ring(np.random.default_rng(1), 8, 4, 12, jitter=0.2)
+    assert kernels.simulate(p, 1201) is None
+    *times, solves = kernels.simulate(p, 1202)
+    *whole, all_solves = kernels.simulate(p)
+    assert solves == all_solves
+    assert all(np.array_equal(one, other) for one, other in zip(times, whole, strict=True))
 
 
 def test_many_faults_of_a_kind_are_counted():

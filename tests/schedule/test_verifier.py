@@ -23,6 +23,7 @@ from collsim.schedule import (
     verify,
 )
 from collsim.schedule.contract import contract_faults
+from collsim.schedule.forms import frozen
 from collsim.schedule.structure import rank_names
 
 from ..memory import peak_bytes
@@ -639,3 +640,22 @@ def test_only_what_switches_carry_out_is_too_much_to_write_out(monkeypatch):
         assert find_faults(build(name, "all_reduce", 4)) == []
     with pytest.raises(UnsupportedError, match="by the switches"):
         find_faults(build("nvls", "all_reduce", 4))
+
+
+@pytest.mark.parametrize(("name", "op"), [("ring", "all_reduce"), ("tree", "all_reduce"), ("direct", "all_to_all")])
+def test_arrays_of_a_schedule_are_read_only(name, op):
+    schedule = build(name, op, 4)
+    rows = [phase.materialise() for phase in schedule.phases]
+    arrays = [value for part in (schedule.chunks, *rows) for value in map(part.__getattribute__, part.__slots__)]
+    arrays = [value for value in arrays if isinstance(value, np.ndarray)]
+    assert len(arrays) > 8
+    assert not any(value.flags.writeable for value in arrays)
+
+
+@pytest.mark.parametrize("given", [[1, 2], np.arange(3), np.arange(6)[::2], np.ones(2)])
+def test_what_a_form_is_given_is_copied_and_read_only(given):
+    held = frozen(given)
+    assert not held.flags.writeable
+    assert held is not given
+    assert held is frozen(held)
+    assert held.tolist() == list(given)

@@ -23,7 +23,7 @@ from collsim.schedule import (
     verify,
 )
 from collsim.schedule.contract import contract_faults
-from collsim.schedule.forms import frozen
+from collsim.schedule.forms import frozen, sealed
 from collsim.schedule.structure import rank_names
 
 from ..memory import peak_bytes
@@ -659,3 +659,4 @@ def test_what_a_form_is_given_is_copied_and_read_only(given):
     assert held is not given
     assert held is frozen(held)
     assert held.tolist() == list(given)
+    assert not sealed(np.array(given)).flags.writeable

@@ -306,6 +306,24 @@ def test_a_solve_gives_up_at_its_pace(monkeypatch):
     assert all(np.array_equal(one, other) for one, other in zip(times, whole, strict=True))
 
 
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_run_holds_so_many_hops(short):
+    """46,340 times 46,341 hops and 41,707 times one are 2^31 - 1, which is one too many."""
+    users, hops = np.array([46_340, 41_707 - short]), np.array([46_341, 1])
+    route, route_ptr = np.repeat([0, 1], users), np.concatenate([[0], np.cumsum(hops)])
+    n, n_links = len(route), int(hops[0])
+    links, nobody = np.concatenate([np.arange(n_links), [0]]), np.zeros(0, dtype=np.int64)
+    p = Problem(
+        np.ones(n_links), route_ptr, links, np.ones(len(links)), route, np.ones(n), np.zeros(n), np.full(n, INF),
+        np.zeros(n + 1, dtype=np.int64), nobody,
+    )  # fmt: skip
+    if short:
+        assert kernels.tables(p)[-1].sum() == 2**31 - 2
+    else:
+        with pytest.raises(OverflowError, match="2147483647 hops"):
+            kernels.tables(p)
+
+
 def test_many_faults_of_a_kind_are_counted():
     p = problem([1.0], [flow([0], -1)] * 9)
     with pytest.raises(EngineInputError, match="size_bytes: 4 more entries must be finite and >= 0"):

@@ -44,7 +44,7 @@ def bent(function: Callable[[str], Any], file: str, most: int = 24) -> list[Any]
     return found
 
 
-def reshaped(function: Callable[[str], Any], file: str, most: int = 16) -> list[str]:
+def reshaped(function: Callable[[str], Any], file: str, most: int = 8) -> list[str]:
     """What a function gives for a file of data in which one place holds something of another kind, as sums."""
     import yaml
 

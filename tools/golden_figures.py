@@ -21,7 +21,6 @@ import dataclasses
 import importlib
 import inspect
 import io
-import itertools
 import json
 import math
 import os
@@ -32,16 +31,17 @@ import shlex
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeGuard
 from unittest import mock
 
+from variations import NUMBER, bent, over, plain, reshaped, varied
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "tests" / "golden" / "figures"
 LINKED = ("examples", "tests", "topologies")
-NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\d|\d)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 UNIT = r"(?:(?<=\d)|(?<=\d ))(?:(?:[kMGT]i?)?B/s|[MG]b/s|(?:[kMGT]i?)?B|[num]?s|USD|kJ|%)(?![\w/])"
 HEADING = r"(?<=\()[A-Za-z/%1]{1,6}(?=\))"
 FIGURE = re.compile(f"({UNIT}|{HEADING})|{NUMBER.pattern}")
@@ -151,7 +151,7 @@ def evaluated(expression: str) -> str:
         with contextlib.suppress(ImportError):
             importlib.import_module(name.rpartition(".")[0])
     value = eval(expression, {"collsim": importlib.import_module("collsim"), **{each.__name__: each for each in OWN}})
-    return value if isinstance(value, str) else json.dumps(value, default=_plain)
+    return value if isinstance(value, str) else json.dumps(value, default=plain)
 
 
 def figures_of(file: str) -> dict[str, list[str]]:
@@ -204,7 +204,7 @@ def _choice(asked: dict[str, Any], setting: tuple[Any, str, Any]) -> Any:
 
 
 def declared(room: str) -> dict[str, list[Any]]:
-    """The constants of the modules of a room, and the defaults of functions and records, a second time."""
+    """The constants of the modules of a room, and the defaults of functions, methods and records, a second time."""
     package = importlib.import_module(f"collsim.{room}")
     names = [package.__name__, *(each.name for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))]
     found: dict[str, list[Any]] = {}
@@ -215,8 +215,11 @@ def declared(room: str) -> dict[str, list[Any]]:
             place = f"{name}.{key}".removeprefix("collsim.")
             if key.strip("_").isupper() and key in own:
                 found[place] = [_told(value)]
-            elif getattr(value, "__module__", None) == name and (told := _defaults(value)):
-                found[place] = told
+            elif getattr(value, "__module__", None) == name:
+                inside = vars(value).items() if isinstance(value, type) else ()
+                methods = {f"{place}.{key}": each for key, each in inside if not key.startswith("__")}
+                members = [pair for pair in methods.items() if getattr(pair[1], "__module__", None) == name]
+                found |= {key: told for key, each in [(place, value), *members] if (told := _defaults(each))}
     return found
 
 
@@ -225,15 +228,20 @@ def _is_set(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def _defaults(value: Any) -> list[Any]:
-    """Defaults of a function, or of a record with what was asked of it, such as to be frozen."""
+    """Defaults of a function, ``name=`` where only the name may be given, or of a record with what was asked of it."""
     asked = getattr(value, "__dataclass_params__", None)
     fields = (
         [each for each in dataclasses.fields(value) if not (each.compare and each.repr and each.init)] if asked else []
     )
     apart = [[each.name, each.compare, each.repr, each.init] for each in fields]
     with contextlib.suppress(TypeError, ValueError):
-        given = inspect.signature(value).parameters.values()
-        defaults = [[each.name, _told(each.default)] for each in given if each.default is not each.empty]
+        given = inspect.signature(getattr(value, "__func__", value)).parameters.values()
+        told = {each: each.name + "=" * (each.kind is each.KEYWORD_ONLY) for each in given}
+        defaults = [
+            [told[each], *([] if each.default is each.empty else [_told(each.default)])]
+            for each in given
+            if each.default is not each.empty or each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_ONLY)
+        ]
         return [*([str(asked)] if asked else []), *defaults, *apart]
     return apart
 
@@ -253,48 +261,17 @@ def _told(value: Any) -> Any:
     return getattr(value, "__qualname__", type(value).__name__) if plain is None else plain
 
 
-def over(function: Callable[..., Any], *values: Iterable[Any]) -> list[Any]:
-    """What a function gives for every combination of values of its arguments, or how it refuses them."""
-    return [_outcome(function, arguments) for arguments in itertools.product(*values)]
+def limited(limits: Mapping[str, float], *steps: str) -> list[str]:
+    """The lines of figures of a command while constants, by their full names, are so small that it just meets them."""
+    with contextlib.ExitStack() as patches:
+        for name, value in limits.items():
+            importlib.import_module(name.rpartition(".")[0])
+            patches.enter_context(mock.patch(name, value))
+        return recorded(" ;; ".join(steps))
 
 
-def bent(function: Callable[[str], Any], file: str, most: int = 24) -> list[Any]:
-    """What a function gives for a file in which one line is gone, doubled or has other words, for so many of its lines.
-
-    Of what it gives, data are kept as they are, texts as sums.
-    """
-    lines = pathlib.Path(file).read_text("utf-8").splitlines()
-    there, found = pathlib.Path("bent" + pathlib.Path(file).suffix), []
-    for place in range(0, len(lines), -(-len(lines) // most)):
-        line = lines[place]
-        others = [NUMBER.sub(number, line, count=1) for number in ("0", "-1", "x")] + [NUMBER.sub("1000", line)]
-        words = [re.sub(r"\w+(\W*)$", rf"{word}\1", line) for word in ("", "x", "7")]
-        for instead in ([], [line, line], *([other] for other in dict.fromkeys([*others, *words]) if other != line)):
-            there.write_text("\n".join([*lines[:place], *instead, *lines[place + 1 :]]) + "\n", "utf-8")
-            outcome = json.dumps(_outcome(function, (str(there),)), default=_plain)
-            found.append(f"'{zlib.crc32(outcome.encode()) & 0xFFFF:04x}")
-    return found
-
-
-def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    try:
-        value = function(*arguments)
-        return list(value) if isinstance(value, Iterator) else value
-    except Exception as error:  # also for what a function was never meant to be given
-        return str(error) if type(error).__module__.startswith("collsim") else type(error).__name__
-
-
-OWN = (bent, choices, declared, figures_of, over)
+OWN = (bent, choices, declared, figures_of, limited, over, reshaped, varied)
 """Functions that a step of Python may call beside those of collsim."""
-
-
-def _plain(value: Any) -> Any:
-    """Data of what is not plain."""
-    if dataclasses.is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return list(value) if isinstance(value, Iterable) else str(value)
 
 
 @contextlib.contextmanager

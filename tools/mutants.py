@@ -277,7 +277,8 @@ def command(tests: list[str]) -> str:
     told = Path("asked.txt")
     told.write_text("\n".join(tests), encoding="utf-8")
     limit_s = int(os.environ["MUTANTS_LIMIT_S"])
-    line = f"ulimit -t {2 * limit_s}; exec {sys.executable} -m pytest {OPTIONS} @{told}"
+    # To stderr pytest writes which tests are no more.
+    line = f"ulimit -t {2 * limit_s}; exec {sys.executable} -m pytest {OPTIONS} @{told} 2>&1"
     return f"bash -c {shlex.quote(line)}"
 
 
@@ -302,7 +303,10 @@ def outcome(mutation: Any, lines: LineMap) -> str:
             raise SystemExit(f"the map has tests that are no more: remove its folder\n{result.output}")
         if result.is_killed:
             by = re.search(r"^(?:FAILED|ERROR) (\S+.*)", result.output or "", re.MULTILINE)
-            told = by[1].partition(" - ")[0] if by else "time"
+            named = [
+                test for test in tests if by and by[1].startswith(test)
+            ]  # names may hold " - ", as what failed may
+            told = max(named, key=len, default=by[1].partition(" - ")[0] if by else "time")
             break
     came = f"caught by {told}" if told else f"SURVIVED {len(tests)} tests and {len(rest) - len(tests[FIRST:])} files"
     print(f"{module}:{line}: {changed(result.diff or '')}\n    {came}", flush=True)

@@ -23,6 +23,8 @@ from collsim.engine import (
 )
 from collsim.engine.reference import fair_rates
 
+from ..property.made_problems import ring
+
 ENGINES = ("reference", "kernel")
 INF = np.inf
 
@@ -291,6 +293,35 @@ def test_plain_python_gives_up_early(monkeypatch):
         solve_reference(p, work_limit=8000)
     assert 10 < len(calls) < 25  # with the whole of the work it would come past all hundred
     assert solve_reference(p, work_limit=10**6) == whole
+
+
+def test_a_solve_gives_up_at_its_pace(monkeypatch):
+    """Looked at every time its work has doubled; the least number of hops at which this one ends was recorded."""
+    monkeypatch.setattr(kernels, "FIRST_CHECK", 200)
+    p = ring(np.random.default_rng(1), 8, 4, 12, jitter=0.2)
+    assert kernels.simulate(p, 1201) is None
+    *times, solves = kernels.simulate(p, 1202)
+    *whole, all_solves = kernels.simulate(p)
+    assert solves == all_solves
+    assert all(np.array_equal(one, other) for one, other in zip(times, whole, strict=True))
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_run_holds_so_many_hops(short):
+    """46,340 times 46,341 hops and 41,707 times one are 2^31 - 1, which is one too many."""
+    users, hops = np.array([46_340, 41_707 - short]), np.array([46_341, 1])
+    route, route_ptr = np.repeat([0, 1], users), np.concatenate([[0], np.cumsum(hops)])
+    n, n_links = len(route), int(hops[0])
+    links, nobody = np.concatenate([np.arange(n_links), [0]]), np.zeros(0, dtype=np.int64)
+    p = Problem(
+        np.ones(n_links), route_ptr, links, np.ones(len(links)), route, np.ones(n), np.zeros(n), np.full(n, INF),
+        np.zeros(n + 1, dtype=np.int64), nobody,
+    )  # fmt: skip
+    if short:
+        assert kernels.tables(p)[-1].sum() == 2**31 - 2
+    else:
+        with pytest.raises(OverflowError, match="2147483647 hops"):
+            kernels.tables(p)
 
 
 def test_many_faults_of_a_kind_are_counted():

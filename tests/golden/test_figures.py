@@ -4,6 +4,7 @@ What is right stands in other tests, with the arithmetic. These hold what nobody
 """
 
 import importlib
+import json
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 golden = importlib.import_module("golden_figures")
+variations = importlib.import_module("variations")
 sys.path.remove(str(ROOT / "tools"))
 
 
@@ -95,16 +97,50 @@ def test_what_is_said_does_not_depend_on_the_folder(monkeypatch, tmp_path):
 
 
 def test_a_function_is_asked_for_every_combination():
-    assert golden.over(divmod, [7, 8], [4, 0]) == [(1, 3), "ZeroDivisionError", (2, 0), "ZeroDivisionError"]
+    assert variations.over(divmod, [7, 8], [4, 0]) == [(1, 3), "ZeroDivisionError", (2, 0), "ZeroDivisionError"]
 
 
 def test_a_file_is_changed_line_by_line(tmp_path, monkeypatch):
-    """Of a line of one number: gone, doubled, 0, -1, x and 1000 instead, no word, and 7 instead."""
+    """Of a line of one number: gone, doubled, 0, -1, x and 1000 instead, no word, 7 and a long word instead."""
     monkeypatch.chdir(tmp_path)
     Path("sound.txt").write_text("one 5\nend\n")
     seen = []
-    golden.bent(lambda file: seen.append(Path(file).read_text()), "sound.txt")
-    first = ["", "one 5\none 5\n", "one 0\n", "one -1\n", "one x\n", "one 1000\n", "one \n", "one 7\n"]
-    assert seen == [line + "end\n" for line in first] + ["one 5\n" + t for t in ("", "end\nend\n", "\n", "x\n", "7\n")]
-    told = golden.bent(lambda file: Path(file).read_text(), "sound.txt")
+    variations.bent(lambda file: seen.append(Path(file).read_text()), "sound.txt")
+    long = variations.LONG_WORD
+    first = ["", "one 5\none 5\n", "one 0\n", "one -1\n", "one x\n", "one 1000\n", "one \n", "one 7\n", f"one {long}\n"]
+    last = ("", "end\nend\n", "\n", "x\n", "7\n", f"{long}\n")
+    assert seen == [line + "end\n" for line in first] + ["one 5\n" + each for each in last]
+    told = variations.bent(lambda file: Path(file).read_text(), "sound.txt")
     assert len(set(told)) == len(told)
+
+
+def test_a_call_is_changed_in_one_place():
+    """A number becomes nothing, below it, and those around the function's own; texts and lists get so long."""
+    seen = []
+
+    def asked(number, word, rows, more):
+        seen.append((number, word, rows, more))
+        return number < 3
+
+    told = variations.varied(asked, (3, "xy", [1, 2], {"a": True}))
+    assert {each[0] for each in seen} == {3, 0, -1, 2, 4}
+    assert {each[1] for each in seen} == {"xy", "", "x", "xy0", "xyx", "xyxy", variations.LONG_WORD}
+    assert [each[2] for each in seen if len(each[2]) != 2] == [[], [1], [1, 2, 1], [1, 2, 1, 2]]
+    assert [each[3] for each in seen if each[3] != {"a": True}] == [{}, {"a": False}]
+    assert all(sum(a != b for a, b in zip(each, seen[0], strict=True)) == 1 for each in seen[1:])
+    assert told[0] != told[1] == told[2] == told[3] != told[4]
+
+
+def test_a_place_of_a_file_holds_something_of_another_kind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sound.yaml").write_text("{one: {two: [3]}}")
+    seen = []
+    variations.reshaped(lambda file: seen.append(json.loads(Path(file).read_text())), "sound.yaml")
+    places = [lambda each: {"one": each}, lambda each: {"one": {"two": each}}, lambda each: {"one": {"two": [each]}}]
+    assert seen == [place(other) for place in places for other in variations.OF_ANY_KIND]
+
+
+def test_limits_are_as_they_were_afterwards():
+    name, command = "collsim.report.html.panels.MOST_ROWS", "topo list"
+    assert golden.limited({name: 1}, command) == golden.recorded(command)
+    assert importlib.import_module("collsim.report.html.panels").MOST_ROWS > 1

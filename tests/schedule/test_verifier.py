@@ -23,6 +23,7 @@ from collsim.schedule import (
     verify,
 )
 from collsim.schedule.contract import contract_faults
+from collsim.schedule.forms import frozen, sealed
 from collsim.schedule.structure import rank_names
 
 from ..memory import peak_bytes
@@ -630,3 +631,32 @@ def test_missing_blocks_of_an_exchange():
     text = "\n".join(fault.what for fault in contract_faults(replace(schedule, chunks=replace(chunks, target=target))))
     assert "there is no block from rank 2 to rank 3" in text
     assert "the block from rank 2 to rank 1 holds 128 bytes, not 64" in text
+
+
+def test_only_what_switches_carry_out_is_too_much_to_write_out(monkeypatch):
+    """Where a single entry is too much, schedules with such transfers are refused, those from rank to rank are not."""
+    monkeypatch.setattr("collsim.schedule.verifier.MAX_ENTRIES", 1)
+    for name in ("ring", "tree", "chain", "all_pairs"):
+        assert find_faults(build(name, "all_reduce", 4)) == []
+    with pytest.raises(UnsupportedError, match="by the switches"):
+        find_faults(build("nvls", "all_reduce", 4))
+
+
+@pytest.mark.parametrize(("name", "op"), [("ring", "all_reduce"), ("tree", "all_reduce"), ("direct", "all_to_all")])
+def test_arrays_of_a_schedule_are_read_only(name, op):
+    schedule = build(name, op, 4)
+    rows = [phase.materialise() for phase in schedule.phases]
+    arrays = [value for part in (schedule.chunks, *rows) for value in map(part.__getattribute__, part.__slots__)]
+    arrays = [value for value in arrays if isinstance(value, np.ndarray)]
+    assert len(arrays) > 8
+    assert not any(value.flags.writeable for value in arrays)
+
+
+@pytest.mark.parametrize("given", [[1, 2], np.arange(3), np.arange(6)[::2], np.ones(2)])
+def test_what_a_form_is_given_is_copied_and_read_only(given):
+    held = frozen(given)
+    assert not held.flags.writeable
+    assert held is not given
+    assert held is frozen(held)
+    assert held.tolist() == list(given)
+    assert not sealed(np.array(given)).flags.writeable

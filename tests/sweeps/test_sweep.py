@@ -370,3 +370,8 @@ def test_a_machine_that_does_not_say_which_cores_are_ours_is_used_whole(monkeypa
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: told)
     assert runs._cores() == cores
+
+
+def test_cores_are_those_of_this_process(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5} if process == 0 else {0, 1, 2}, raising=False)
+    assert runs._cores() == 2

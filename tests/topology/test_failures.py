@@ -1,5 +1,6 @@
 """What-ifs: links, switches, adapters and GPUs that fail or slow down, with what that should cost and why."""
 
+import networkx
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from collsim.simulation.provenance import is_calibrated
 from collsim.topology import load_topology, parse_topology
 from collsim.topology.failures.degrade import damaged
 from collsim.topology.failures.selectors import name_of, select
+from collsim.topology.summary import is_connected
 
 from ..property.depth import deep_but
 
@@ -422,3 +424,14 @@ def test_an_example_of_a_share_is_of_what_was_typed(name):
         with pytest.raises(InputError) as caught:
             damaged(load_topology("hgx_h100"), degrade=[entry])
         assert f'"{name}=50%"' in caught.value.faults[0].hint
+
+
+@pytest.mark.parametrize("name", ["hgx_h100", "mi300x_ubb8", "dgx1_v100"])
+@pytest.mark.parametrize("fail", ["link!:gpu0->*", "link!:*->gpu0", "link!:gpu3->*", "link:gpu0-*", "link!:gpu0->*1"])
+def test_connected_is_what_networkx_says(name, fail):
+    """Links lost one way only leave a GPU that is reached and reaches nobody, or the other way round."""
+    wiring = damaged(load_topology(name), [fail], {}).wiring
+    graph = networkx.DiGraph(zip(wiring.link_src.tolist(), wiring.link_dst.tolist(), strict=True))
+    graph.add_nodes_from(range(wiring.n_gpus))
+    parts = [part & {*range(wiring.n_gpus)} for part in networkx.strongly_connected_components(graph)]
+    assert is_connected(wiring) == ({*range(wiring.n_gpus)} in parts)

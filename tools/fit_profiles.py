@@ -198,10 +198,11 @@ def with_lent(found: Calibration, lender: str) -> Calibration:
     """Return a calibration with the intervals of a relative where its own logs leave no row out."""
     accuracy = {family: dict(bands) for family, bands in found.profile.accuracy.items()}
     for family, bands in load_profile(lender).accuracy.items():
+        own = found.profile.accuracy.get(family, {})
         for band, its in bands.items():
-            mine = accuracy.setdefault(family, {}).get(band)
+            mine = own.get(band) or (own.get("large") if band == "bulk" else None)
             if its.is_told and (mine is None or not mine.is_told):
-                accuracy[family][band] = (mine or its).borrowed(lender, its)
+                accuracy.setdefault(family, {})[band] = own.get(band, its).borrowed(lender, its)
     return replace(found, profile=replace(found.profile, accuracy=accuracy))
 
 

@@ -17,7 +17,7 @@ from collsim.report.sheet import Column, T, document, fitted, heads, line_of, wr
 
 __all__ = ["BAND_NAMES", "calibration_table"]
 
-BAND_NAMES = {"small": "< 64 KiB", "middle": "64 KiB to 1 MiB", "large": ">= 1 MiB"}
+BAND_NAMES = {"small": "< 64 KiB", "middle": "64 KiB to 1 MiB", "large": "1 to 32 MiB", "bulk": ">= 32 MiB"}
 MOST_SKIPPED = 10
 MOST_COMMANDS = 6
 """So many measurements one can take in an afternoon (chosen)."""

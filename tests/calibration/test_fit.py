@@ -456,6 +456,22 @@ def test_rows_that_agree_by_chance_make_no_narrow_interval(band, size, reach):
         assert math.log(scatter_of([exact] * rows)["ring"][band].high) == pytest.approx(wider * reach)
 
 
+@pytest.mark.parametrize("below", [9, 10])
+def test_large_calls_have_an_interval_of_their_own_where_enough_rows_tell_it(below):
+    """Off by a fifth below 32 MiB and by a tenth above; errors that are told are of both."""
+    sizes = [2**24] * below + [2**25] * 30
+    rows = [
+        Residual("a.log", "all_reduce", 4, size, "stream", "ring", "Simple", 1.2 if size < 2**25 else 1.1, 1.0, 1.0)
+        for size in sizes
+    ]
+    found = scatter_of(rows)["ring"]
+    assert set(found) == ({"large"} if below < 10 else {"large", "bulk"})
+    assert found["large"].high == pytest.approx(1.2)
+    assert (found["large"].rows, found["large"].median) == (below + 30, pytest.approx(1 - 1 / 1.1))
+    if below == 10:
+        assert (found["bulk"].high, found["bulk"].rows) == (pytest.approx(1.1), 30)
+
+
 @pytest.mark.parametrize("gpus_per_thread", [None, 2, 8])
 def test_derivatives_are_those_of_the_model(h100, gpus_per_thread):
     """Waiting for GPUs that one thread starts in turn hides a part of every change."""

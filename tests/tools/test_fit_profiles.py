@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from collsim.calibration.findings import Calibration
 from collsim.library import load_profile, profile_names
 
 TOOLS = Path(__file__).parents[2] / "tools"
@@ -84,6 +86,19 @@ def test_a_fit_ends_where_it_would_with_more_steps(name, few, fitter, monkeypatc
     assert not fitter.check(name, fitter.made(name)[1])
     monkeypatch.setattr(estimates, "MOST_ITERATIONS", few)
     assert fitter.check(name, fitter.made(name)[1])
+
+
+def test_an_interval_from_32_mib_on_is_lent_only_where_none_of_its_own_holds_there(fitter):
+    """Messages of B200 have one from 1 MiB on, of their own rows; trees have none; rings have both."""
+    lender, shipped = load_profile("hgx_h100"), load_profile("hgx_b200").accuracy
+    own = {family: {band: its for band, its in bands.items() if not its.lent} for family, bands in shipped.items()}
+    bare = replace(load_profile("hgx_b200"), accuracy=own)
+    lent = fitter.with_lent(Calibration(bare, "hgx_h100", (), ()), "hgx_h100").profile.accuracy
+    assert set(lent["messages"]) & {"large", "bulk"} == {"large"}
+    assert not lent["messages"]["large"].lent
+    assert lent["ring"]["bulk"] == shipped["ring"]["bulk"]
+    its = lender.accuracy["chain"]["bulk"]
+    assert lent["chain"]["bulk"].high == pytest.approx(its.high**2)
 
 
 def test_documents_differ_by_more_than_rounding(fitter):

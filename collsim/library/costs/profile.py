@@ -10,22 +10,23 @@ from collsim.library.costs.channel_costs import BETWEEN, NEAREST, STAND_IN, Orig
 
 __all__ = ["BANDS", "BANDS_BETWEEN", "NetworkCosts", "Profile", "Protocol", "Scatter", "band_of"]
 
-BANDS = {"small": 0, "middle": 64 * 2**10, "large": 2**20}
-"""Bands of sizes in which errors are told apart, with their first size in bytes."""
+BANDS = {"small": 0, "middle": 64 * 2**10, "large": 2**20, "bulk": 32 * 2**20}
+"""Bands of sizes in which errors are told apart, with their first size in bytes: what a step waits for counts up to 32
+MiB."""
 
 
 SLICE_OF_CHUNK = 1 / 2
 """A proxy takes a turn for each slice: a chunk of broadcast and reduce is one, of a ring with Simple two
 (BROADCAST_CHUNKSTEPS and ALLREDUCE_SLICESTEPS in NCCL src/include/collectives.h)."""
-BANDS_BETWEEN = {**BANDS, "bulk": 32 * 2**20, "whole": 512 * 2**20}
-"""Bands over nodes: what a step waits for counts up to 32 MiB, from 512 MiB on hardly anything but links does."""
+BANDS_BETWEEN = {**BANDS, "whole": 512 * 2**20}
+"""Bands over nodes: from 512 MiB on hardly anything but links counts."""
 
 
 def band_of(size_bytes: int, bands: dict[str, int] = BANDS) -> str:
     """Return the band of a size.
 
     >>> band_of(8), band_of(65536), band_of(2**30), band_of(2**30, BANDS_BETWEEN)
-    ('small', 'middle', 'large', 'whole')
+    ('small', 'middle', 'bulk', 'whole')
     """
     return next(name for name in reversed(bands) if size_bytes >= bands[name])
 
@@ -327,10 +328,15 @@ class Profile:
         return replace(self, wait_s=(gpus_per_thread - 1) * self.thread_launch_s)
 
     def scatter(self, family: str, size_bytes: int) -> Scatter | None:
-        """Return the errors of predictions for a kernel and a size; None if nobody measured."""
+        """Return the errors of predictions for a kernel and a size; None if nobody measured.
+
+        From 1 MiB on those of the next smaller band stand for one that has none.
+        """
         kernel = family if family in self.accuracy else STAND_IN.get(family, family)
         bands = self.accuracy.get(kernel, {})
-        return bands.get(band_of(size_bytes, BANDS_BETWEEN)) or bands.get(band_of(size_bytes))
+        own = band_of(size_bytes, BANDS_BETWEEN)
+        below = [band for band in reversed(BANDS_BETWEEN) if BANDS["large"] <= BANDS_BETWEEN[band] <= size_bytes]
+        return next((bands[band] for band in below or [own] if band in bands), None)
 
     def launched(self, launch: str, *, registered: bool = False) -> Profile:
         """Return the constants for a way to launch; those of stream launches where it has none of its own.

@@ -174,8 +174,8 @@ def refine_lagged(
     A hop waits for others some chunks earlier, so that they may wait for each other in circles. Parameters as of
     `refine`; further:
 
-    lag : uint64
-        How many chunks earlier each wait is.
+    dep, lag : int32
+        What each waits for, and how many chunks earlier.
     colour : uint64[n]
         Colours so far; changed.
     seen : uint64[n]
@@ -189,6 +189,6 @@ def refine_lagged(
     for i in range(len(route)):
         total = u8(0)
         for j in range(dep_ptr[i], dep_ptr[i + 1]):
-            total += _mixed(_mixed(seen[dep[j]]) + lag[j])
+            total += _mixed(_mixed(seen[dep[j]]) + u8(lag[j]))
         colour[i] = _mixed(colour[i] + _mixed(own[i] + _mixed(route_sum[route[i]] + _mixed(total + u8(2)))))
     _colour_links(route_ptr, route_link, weight, route, colour, link_colour, route_sum, link_sum)

@@ -143,9 +143,9 @@ class Hops(NamedTuple):
     own: Codes
     """uint64[n], of `codes_of`: what else tells hops apart."""
     wait_ptr: Ints
-    wait: Ints
-    lag: Ints
-    """int64: how many chunks earlier the hop is that one waits for."""
+    wait: NDArray[np.int32]
+    lag: NDArray[np.int32]
+    """int32: how many chunks earlier the hop is that one waits for."""
     link: tuple[Floats, ...]
     """float64[n_links] each: what tells links apart."""
 
@@ -169,13 +169,13 @@ def alike_hops(
     colour = own.copy()
     n_routes = len(hops.route_ptr) - 1
     route_sum, link_sum = np.empty(n_routes, dtype=np.uint64), np.empty(len(link_colour), dtype=np.uint64)
-    weight, lag = codes_of(hops.route_weight) | np.uint64(1), hops.lag.view(np.uint64)
+    weight = codes_of(hops.route_weight) | np.uint64(1)
     found, done = 0, 0
     while rounds is None or done < rounds:
         if kept is not None and done < KEPT_ROUNDS:
             kept[done] = colour.copy(), link_colour.copy()
         refine_lagged(
-            hops.route_ptr, hops.route_link, weight, hops.route, own, hops.wait_ptr, hops.wait, lag, colour,
+            hops.route_ptr, hops.route_link, weight, hops.route, own, hops.wait_ptr, hops.wait, hops.lag, colour,
             colour.copy(), link_colour, route_sum, link_sum,
         )  # fmt: skip
         done += 1

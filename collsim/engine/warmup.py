@@ -35,7 +35,7 @@ def warm() -> list[str]:
     kernels.simulate(one)
     tolerant.simulate(one, 0.01)
     reduced(one)
-    none, first, figure = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(1)
+    none, first, figure = np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64), np.zeros(1)
     own = codes_of(figure)
     alike_hops(
         Hops(np.arange(2), first, figure, first, own, np.zeros(2, np.int64), none, none, (figure,)),

@@ -25,6 +25,7 @@ import numpy as np
 from collsim.core.arrays import distinct, entries_of, pointers
 from collsim.core.errors import Fault, NoRouteError
 from collsim.fabric.domain import all_ways
+from collsim.fabric.ecmp import Trunk
 from collsim.fabric.fabric import Fabric, Float, Int, build_fabric
 from collsim.fabric.routes import Path, Routes, assemble
 
@@ -63,8 +64,10 @@ class Router:
     inner: dict[int, Inner] = field(init=False, default_factory=dict)
     alike: dict[tuple[int, bytes], Inner] = field(init=False, default_factory=dict)
     """By their kind and the rates of their links, what nodes have in common."""
-    trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
-    """By two leaves, the ways between them with their widths; where messages are spread, all of them as one."""
+    spreads: dict[tuple[int, int], Path | None] = field(init=False, default_factory=dict)
+    """By two leaves, the ways between them as one, where messages are spread over them."""
+    trunks: dict[tuple[int, int], Trunk] = field(init=False, default_factory=dict)
+    """By two leaves, the ways between them, where a hash picks one."""
     beside: dict[tuple[int, bool], dict[int, int]] = field(init=False, default_factory=dict)
     """The switches above and below each."""
     by_group: dict[int, dict[int, list[tuple[int, int]]]] = field(init=False, default_factory=dict)
@@ -205,7 +208,7 @@ class Router:
 
     def joined_to(self, leaf: int) -> list[int]:
         """Return the leaves that some switch joins to one."""
-        return [other for other in range(len(self.cluster.up_ptr) - 1) if other != leaf and self.all_ways(other, leaf)]
+        return [other for other in range(len(self.cluster.up_ptr) - 1) if other != leaf and self.is_joined(other, leaf)]
 
     def joins(self, a: int, out: Port, into: Port, b: int) -> bool:
         """Return True if a way leads from GPU *a* by *out* and *into* to *b*, if need be over GPUs beside them."""
@@ -244,40 +247,43 @@ class Router:
         nowhere: Path = ([], [], 0.0)
         if leaf_a == leaf_b:
             return nowhere
-        spec = self.cluster.spec
-        if (leaf_a, leaf_b) not in self.trunks:
-            self.trunks[leaf_a, leaf_b] = self.all_ways(leaf_a, leaf_b) if spec.hashes else self.spread(leaf_a, leaf_b)
-        ways = self.trunks[leaf_a, leaf_b]
-        if not ways:
-            return None
-        return nowhere if spec.hashes else ways[0][0]
+        pair = leaf_a, leaf_b
+        if self.cluster.spec.hashes:
+            if pair not in self.trunks:
+                self.trunks[pair] = self.trunk(leaf_a, leaf_b)
+            return nowhere if len(self.trunks[pair].hops) else None
+        if pair not in self.spreads:
+            self.spreads[pair] = self.spread(leaf_a, leaf_b)
+        return self.spreads[pair]
 
     def all_ways(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
-        """Return the shortest ways from leaf to leaf with their widths: by a spine, by a core, or along a dragonfly."""
-        cluster = self.cluster
-        if cluster.spec.fabric == "dragonfly":
+        """Return the shortest ways that pass no core, with their widths: by a spine, or along a dragonfly."""
+        if self.cluster.spec.fabric == "dragonfly":
             return self.dragonfly_ways(leaf_a, leaf_b) or self.detours(leaf_a, leaf_b)
         up, down = self.above(leaf_a), self.below(leaf_b)
-        ways = [self.way([(up[spine], spine), (down[spine], leaf_b)]) for spine in up if spine in down]
-        if ways:
-            return ways
-        links, widths, latencies_s = self.over_cores(leaf_a, leaf_b, in_order=True)
-        columns = zip(np.stack(links, axis=1).tolist(), widths.tolist(), latencies_s.tolist(), strict=True)
-        return [((hops, [1.0] * 4, latency_s), width) for hops, width, latency_s in columns]
+        return [self.way([(up[spine], spine), (down[spine], leaf_b)]) for spine in up if spine in down]
 
-    def spread(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
+    def trunk(self, leaf_a: int, leaf_b: int) -> Trunk:
+        """Return all shortest ways, if need be over cores."""
+        ways = self.all_ways(leaf_a, leaf_b)
+        if ways or self.cluster.spec.fabric == "dragonfly":
+            links, _, latencies_s = zip(*(path for path, _ in ways), strict=True) if ways else ((), (), ())
+            return Trunk.of([len(each) for each in links], [link for each in links for link in each], latencies_s)
+        columns, _, latency_s = self.over_cores(leaf_a, leaf_b, in_order=True)
+        return Trunk.of(np.full(len(latency_s), 4), np.stack(columns, axis=1).ravel(), latency_s)
+
+    def spread(self, leaf_a: int, leaf_b: int) -> Path | None:
         """Return all shortest ways as one, if there are any: all links of theirs once, by the widths of the ways."""
         spines = set(self.above(leaf_a)).intersection(self.below(leaf_b))
         if spines or self.cluster.spec.fabric == "dragonfly":
             ways = self.all_ways(leaf_a, leaf_b)
-            return [_spread(ways)] if ways else []
+            return _spread(ways) if ways else None
         links, widths, latencies_s = self.over_cores(leaf_a, leaf_b)
         if not len(widths):
-            return []
-        total = float(widths.sum())
+            return None
         taken, place = distinct(np.concatenate(links))
-        shares = np.bincount(place, np.tile(widths / total, len(links)))
-        return [((taken, shares.astype(np.float64), float(latencies_s.max())), total)]
+        shares = np.bincount(place, np.tile(widths / float(widths.sum()), len(links)))
+        return taken, shares.astype(np.float64), float(latencies_s.max())
 
     def over_cores(self, leaf_a: int, leaf_b: int, *, in_order: bool = False) -> tuple[list[Int], Float, Float]:
         """Return the four links, the width and the latency of every way by a spine, a core and another spine.
@@ -428,11 +434,11 @@ def _left_of(node: Topology, rate_Bps: Float) -> Topology:
     return replace(node, wiring=wiring, in_network_reduction=None)
 
 
-def _spread(ways: list[tuple[Path, float]]) -> tuple[Path, float]:
+def _spread(ways: list[tuple[Path, float]]) -> Path:
     """Return several ways as one that takes all links of theirs once, each with its share by their widths."""
     total = sum(width for _, width in ways)
     links = [link for (own, *_), _ in ways for link in own]
     shares = [weight * (width / total) for (_, weights, _), width in ways for weight in weights]
     taken, place = np.unique(links, return_inverse=True)
     latency_s = max(path[2] for path, _ in ways)
-    return (taken.tolist(), np.bincount(place, shares).tolist(), latency_s), total
+    return taken.tolist(), np.bincount(place, shares).tolist(), latency_s

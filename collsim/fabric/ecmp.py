@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from collsim.core.arrays import entries_of
+from collsim.core.arrays import entries_of, pointers
 from collsim.fabric.fabric import Float, Int
-from collsim.fabric.routes import Path, RouteBlock
+from collsim.fabric.routes import RouteBlock
 
-__all__ = ["Hash", "HashedFlow"]
+__all__ = ["Hash", "HashedFlow", "Trunk"]
 
 
 class HashedFlow(NamedTuple):
@@ -25,6 +26,22 @@ class HashedFlow(NamedTuple):
     share: float
     latency_s: float
     """Of the rest of the way."""
+
+
+class Trunk(NamedTuple):
+    """The ways between two leaves, one behind the other: thousands where three tiers of switches are wide."""
+
+    hops: Int
+    """int64[n_ways]"""
+    link: NDArray[np.int32]
+    """int32[n_entries]: the first link of each bundle that a way takes, by its number in the cluster in order."""
+    latency_s: Float
+    """float64[n_ways]"""
+
+    @classmethod
+    def of(cls, hops: ArrayLike, link: ArrayLike, latency_s: ArrayLike) -> Trunk:
+        """Return the trunk with such columns."""
+        return cls(np.array(hops, dtype=np.int64), np.array(link, dtype=np.int32), np.array(latency_s, np.float64))
 
 
 @dataclass(slots=True)
@@ -44,13 +61,13 @@ class Hash:
     port_end : int64[n_ways]
         Ports of all ways up to this one: a flow takes one of the ports of its trunk.
     first_port, n_ports : int64[n_trunks]
-    hop_ptr, hop_link, cables : int64[n_ways+1], int64[...], int64[...]
-        Links of each way: the first that is left of each bundle, by its number now, and how many are.
+    hop_ptr, bundle : int64[n_ways+1], int32[...]
+        Links of each way, as trunks have them.
     way_latency_s : float64[n_ways]
     """
 
     flows: Sequence[HashedFlow]
-    trunks: dict[tuple[int, int], list[tuple[Path, float]]]
+    trunks: InitVar[dict[tuple[int, int], Trunk]]
     before: Int
     spans: Int
     trunk: Int = field(init=False)
@@ -58,23 +75,24 @@ class Hash:
     first_port: Int = field(init=False)
     n_ports: Int = field(init=False)
     hop_ptr: Int = field(init=False)
-    hop_link: Int = field(init=False)
-    cables: Int = field(init=False)
+    bundle: NDArray[np.int32] = field(init=False)
     way_latency_s: Float = field(init=False)
 
-    def __post_init__(self) -> None:
-        number = {leaves: i for i, leaves in enumerate(self.trunks)}
+    def __post_init__(self, trunks: dict[tuple[int, int], Trunk]) -> None:
+        number = {leaves: i for i, leaves in enumerate(trunks)}
         self.trunk = np.array([number[flow.leaves] for flow in self.flows])
-        paths = [path for ways in self.trunks.values() for path, _ in ways]
-        self.hop_ptr = np.cumsum([0, *(len(links) for links, *_ in paths)])
-        bundle = np.array([link for links, *_ in paths for link in links])
-        self.hop_link = self.before[bundle]
-        self.cables = self.before[bundle + self.spans[bundle]] - self.hop_link
-        self.way_latency_s = np.array([latency_s for *_, latency_s in paths])
-        self.port_end = np.cumsum(self.cables[self.hop_ptr[:-1]])
-        last_way = np.cumsum([len(ways) for ways in self.trunks.values()]) - 1
+        columns = zip(*trunks.values(), strict=True)
+        hops, self.bundle, self.way_latency_s = (np.concatenate(column) for column in columns)
+        self.hop_ptr = pointers(hops)
+        self.port_end = np.cumsum(self._cables(self.bundle[self.hop_ptr[:-1]])[1])
+        last_way = np.cumsum([len(trunk.hops) for trunk in trunks.values()]) - 1
         self.first_port = np.concatenate(([0], self.port_end[last_way[:-1]]))
         self.n_ports = self.port_end[last_way] - self.first_port
+
+    def _cables(self, bundle: NDArray[np.int32]) -> tuple[Int, Int]:
+        """Return the first that is left of each bundle, by its number now, and how many are."""
+        link = self.before[bundle]
+        return link, self.before[bundle + self.spans[bundle]] - link
 
     def drawn(self, seed: int) -> RouteBlock:
         """Return the part of the routes that *seed* decides."""
@@ -85,7 +103,7 @@ class Hash:
         flow = np.repeat(np.arange(len(way)), hops)
         taken, place = entries_of(self.hop_ptr, way)
         hop = np.arange(len(flow)) - taken[flow]
-        link, cables = self.hop_link[place], self.cables[place]
+        link, cables = self._cables(self.bundle[place])
         several = np.flatnonzero(cables > 1)
         names = (
             (self.flows[i].name, j + 1) for i, j in zip(flow[several].tolist(), hop[several].tolist(), strict=True)

@@ -17,6 +17,7 @@ __all__ = ["Path", "RouteBlock", "RouteBundles", "Routes", "Ways", "assemble", "
 Path = tuple[list[int] | Int, list[float] | Float, float]
 """Links, the share of the message on each, and the latency of the slowest way."""
 Code = NDArray[np.uint64]
+Int32 = NDArray[np.int32]
 
 BLOCK = 2**18
 """So many entries are sorted at a time, so that what is needed for it stays small."""
@@ -233,9 +234,9 @@ class RouteBlock(NamedTuple):
         first = np.flatnonzero(np.diff(part.route, prepend=-1))
         ways = np.diff(first, append=len(part.route))
         odd = np.repeat(ways > 1, ways)
-        owner = np.repeat(np.arange(len(part.route)), part.hops)
-        odd[owner[1:][(part.link[1:] == part.link[:-1]) & (owner[1:] == owner[:-1])]] = True
-        del owner
+        ptr, again = pointers(part.hops), np.flatnonzero(part.link[1:] == part.link[:-1])
+        before, owner = (np.searchsorted(ptr, entry, side="right") - 1 for entry in (again, again + 1))
+        odd[owner[before == owner]] = True
         if not odd.any():
             return part
         rest = part.reordered(np.flatnonzero(~odd))
@@ -330,8 +331,9 @@ def merge_trunks(routes: Routes, capacity_Bps: Float) -> tuple[Routes, Float]:
         Capacity of each trunk, B/s, scaled so that its largest weight is 1.
     """
     n_links = int(routes.link.max(initial=-1)) + 1
-    route = np.repeat(np.arange(len(routes.ptr) - 1), np.diff(routes.ptr))
-    load = routes.weight * routes.slowdown[route]
+    route = np.repeat(np.arange(len(routes.ptr) - 1, dtype=np.int32), np.diff(routes.ptr))
+    load = routes.slowdown[route]
+    load *= routes.weight
     top = np.zeros(n_links)
     np.maximum.at(top, routes.link, load)
     load /= top[routes.link]
@@ -371,7 +373,7 @@ def bundled(part: RouteBlock, n_links: int) -> tuple[RouteBlock, RouteBundles]:
     return part._replace(hops=hops, link=part.link[kept], weight=part.weight[kept]), bundles
 
 
-def _leaders(route: Int, link: Int, relative: Float, n_links: int) -> Int:
+def _leaders(route: Int | Int32, link: Int, relative: Float, n_links: int) -> Int:
     """Return int64[n_links]: the first of the links that are in step with each, which may be itself.
 
     Links that no route takes, most of a large machine, are told apart from the start.
@@ -382,29 +384,34 @@ def _leaders(route: Int, link: Int, relative: Float, n_links: int) -> Int:
     return leader
 
 
-def _leaders_of_met(route: Int, link: Int, relative: Float, n_links: int) -> Int:
+def _leaders_of_met(route: Int | Int32, link: Int, relative: Float, n_links: int) -> Int:
     """Return the same where every link is met.
 
     Hashes of what crosses each link tell most apart; those that agree are compared entry by entry.
     """
     code = np.zeros(n_links, dtype=np.uint64)
-    np.add.at(code, link, mixed(route.astype(np.uint64) + mixed(np.round(relative, 12).view(np.uint64))))
+    for block in range(0, len(link), BLOCK):  # all at once would take many times what the routes do
+        part = slice(block, block + BLOCK)
+        values = np.round(relative[part], 12).view(np.uint64)
+        np.add.at(code, link[part], mixed(route[part].astype(np.uint64) + mixed(values)))
     _, first, place = np.unique(code, return_index=True, return_inverse=True)
-    leader, several = first[place], np.bincount(place) > 1
-    kept = np.flatnonzero(several[place][link])
+    leader, several = first[place], (np.bincount(place) > 1)[place]
+    kept = np.flatnonzero(several[link])
     if not len(kept):
         return np.arange(n_links)
-    kept = kept[np.argsort(link[kept], kind="stable")]
-    counts = np.bincount(link[kept], minlength=n_links)
+    kept = kept[np.argsort(link[kept].astype(np.int32), kind="stable")]
+    counts = np.where(several, np.bincount(link, minlength=n_links), 0)
     ptr = pointers(counts)
-    row, value = route[kept], np.round(relative[kept], 12)
     twins = np.flatnonzero((leader != np.arange(n_links)) & (counts > 0))
     alike = counts[twins] == counts[leader[twins]]
-    own, other = (entries_of(ptr, links[alike])[1] for links in (twins, leader[twins]))
-    differs = (row[own] != row[other]) | (value[own] != value[other])
-    owner = np.repeat(twins[alike], counts[twins[alike]])
     leader[twins[~alike]] = twins[~alike]
-    leader[owner[differs]] = owner[differs]
+    twins = twins[alike]
+    ends = np.cumsum(counts[twins])
+    for links in np.split(twins, np.searchsorted(ends, np.arange(BLOCK, ends.max(initial=0), BLOCK))):
+        own, other = (kept[entries_of(ptr, each)[1]] for each in (links, leader[links]))
+        differs = (route[own] != route[other]) | (np.round(relative[own], 12) != np.round(relative[other], 12))
+        owner = np.repeat(links, counts[links])[differs]
+        leader[owner] = owner
     return leader
 
 

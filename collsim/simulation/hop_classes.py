@@ -16,7 +16,7 @@ from collsim.fabric.fabric import Float, Int
 from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool
 from collsim.simulation.busy import Busy
-from collsim.simulation.hop_rows import HopWays, Rows
+from collsim.simulation.hop_rows import HopWays, Int32, Rows
 from collsim.simulation.lowering import LoweredRun, end_rates_Bps, joined
 
 __all__ = ["Classes", "classes_of", "exact_chunks"]
@@ -59,7 +59,7 @@ class Classes(NamedTuple):
 def classes_of(rows: Rows, run: LoweredRun) -> Classes:
     """Return the classes of rows: the finest that are not too many, or that an earlier size has told apart already."""
     key = "classes", *rows.labels
-    parted: dict[int | None, tuple[Int, Int, Int]]
+    parted: dict[int | None, tuple[Int32, Int32, Int]]
     known: dict[object, Classes]
     if key not in run.found:
         run.found[key] = _told(rows), {}, {}, {}
@@ -67,17 +67,19 @@ def classes_of(rows: Rows, run: LoweredRun) -> Classes:
     for rounds in (None, *range(MOST_ROUNDS, -1, -1)):
         if rounds not in parted:
             of_row, of_link = alike_hops(told, rounds, MOST_EXACT, kept)
-            parted[rounds] = of_row, of_link, firsts(of_row)
+            parted[rounds] = of_row.astype(np.int32), of_link.astype(np.int32), firsts(of_row)
+            if rounds:  # colours that nobody asks for again; those of no round say which links are of a kind
+                kept.pop(rounds, None)
         if _transfers(parted[rounds][2], rows) <= (MOST_EXACT if rounds is None else MOST_NEAR):
             break
     if rounds not in known:
-        known[rounds] = _with_waits(rows, told, *parted[rounds], near=rounds is not None)
+        of_row, of_link = (part.astype(np.int64) for part in parted[rounds][:2])
+        known[rounds] = _with_waits(rows, told, of_row, of_link, parted[rounds][2], near=rounds is not None)
     classes = known[rounds]
     if classes.near and _hops_of_all(classes, rows) > MOST_NEAR_HOPS:
         if (rounds, "few links") not in known:
-            of_row, _, first = parted[rounds]
             of_link = _nearly_alike(told, alike_hops(told, 0, MOST_EXACT, kept)[1])
-            known[rounds, "few links"] = _with_waits(rows, told, of_row, of_link, first, near=True)
+            known[rounds, "few links"] = _with_waits(rows, told, classes.of_row, of_link, classes.first, near=True)
         classes = known[rounds, "few links"]
     return classes
 
@@ -146,7 +148,7 @@ def _told(rows: Rows) -> Hops:
         route_ptr=ptr,
         route_link=link,
         route_weight=weight,
-        route=place[rows.hop],
+        route=place if rows.is_plain else place[rows.hop],
         own=codes_of(_own(hops)[rows.hop], profile[rows.pipe]),
         wait_ptr=wait_ptr,
         wait=wait,
@@ -170,15 +172,16 @@ def _own(hops: HopWays) -> np.ndarray:
     return codes_of(kind, *depths, hops.run.trunks.latency_s[ways.number], *rates)
 
 
-def _waits(rows: Rows) -> tuple[Int, Int, Int]:
+def _waits(rows: Rows) -> tuple[Int, Int32, Int32]:
     """Return what rows wait for: pointers, rows, and how many chunks earlier."""
-    hops, n = rows.hops, len(rows.hop)
-    if n == len(hops.src) and np.array_equal(rows.hop, np.arange(n)):  # one pipeline of each shape
+    hops = rows.hops
+    if rows.is_plain:
         return hops.wait_ptr, hops.wait, hops.lag
     counts = np.diff(hops.wait_ptr)[rows.hop]
     shift = rows.first[:-1] - hops.first[rows.pipes.shape]
     wait_ptr, entry = entries_of(hops.wait_ptr, rows.hop)
-    return wait_ptr, hops.wait[entry] + np.repeat(shift[rows.pipe], counts), hops.lag[entry]
+    wait = hops.wait[entry] + np.repeat(shift[rows.pipe], counts)
+    return wait_ptr, wait.astype(np.int32), hops.lag[entry]
 
 
 def _sole_ends(taken: Routes, owner: Int, n_links: int, ends: tuple[Int, Int]) -> list[Float]:

@@ -6,18 +6,22 @@ All of it but the chunks holds for the other sizes of a run, and is kept with it
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collsim.core.arrays import pointers
 from collsim.fabric.fabric import Int
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.library.costs.channel_costs import Bool
-from collsim.schedule import Circles, Pipelines, Schedule
+from collsim.schedule import Circles, Pipelines, Schedule, Shape
 from collsim.simulation.lowering import LoweredRun, Taken, ways_of
 
 __all__ = ["HopWays", "Program", "Rows", "cut", "hops_of", "programs_of", "rows_of"]
+
+Int32 = NDArray[np.int32]
 
 MOST_STEPS = 256
 """Of so many equal steps of a ring the last half take equally long, so that more need not be simulated."""
@@ -84,8 +88,8 @@ class HopWays(NamedTuple):
     """How many of the hops that a chunk has behind it led between nodes."""
     ways: Taken
     wait_ptr: Int
-    wait: Int
-    lag: Int
+    wait: Int32
+    lag: Int32
 
 
 def hops_of(schedule: Schedule, pipes: Pipelines, run: LoweredRun) -> HopWays:
@@ -94,21 +98,48 @@ def hops_of(schedule: Schedule, pipes: Pipelines, run: LoweredRun) -> HopWays:
     if key in run.found:
         known: HopWays = run.found[key][0]
         return known
-    src, dst, reduces, depth = (
-        np.concatenate([getattr(shape, name) for shape in pipes.shapes]) for name in ("src", "dst", "reduces", "depth")
+    shapes, known_stages = pipes.shapes, dict[object, int]()
+    alike = [known_stages.setdefault(shape.stages, number) for number, shape in enumerate(shapes)]
+    src, dst, reduces = (
+        np.concatenate([getattr(shape, name) for shape in shapes]) for name in ("src", "dst", "reduces")
     )
-    first = pointers(np.array([len(shape) for shape in pipes.shapes]))
-    waits = [shape.waits(pipes.slots) for shape in pipes.shapes]
-    waiter = np.concatenate([each[0] + start for each, start in zip(waits, first.tolist(), strict=False)])
-    wait = np.concatenate([each[1] + start for each, start in zip(waits, first.tolist(), strict=False)])
-    lag = np.concatenate([each[2] for each in waits])
+    first = pointers(np.array([len(shape) for shape in shapes]))
     ways = ways_of(schedule, (src, dst), run, TreePorts.free(run.fabric))
-    wait_ptr = pointers(np.bincount(waiter, minlength=len(src)))
-    parts = np.split(ways.across.astype(np.int64), first[1:-1])
-    between = np.concatenate([shape.behind(part) for shape, part in zip(pipes.shapes, parts, strict=True)])
+    across = np.split(ways.across.astype(np.int64), first[1:-1])
+    between = _behind(shapes, alike, across)
+    depth = _behind(shapes, alike, [np.ones_like(part) for part in across])
+    del across
+    wait_ptr, wait, lag = _waits(shapes, alike, first, pipes.slots)
     found = HopWays(ways.run, first, src, dst, reduces, depth, between, ways, wait_ptr, wait, lag)
     run.found[key] = found, pipes.shapes  # which keeps the ids taken
     return found
+
+
+def _behind(shapes: tuple[Shape, ...], alike: list[int], weights: list[Int]) -> Int:
+    """Return int64[n]: what hops with such weights add up to before each, as of `Shape.behind`.
+
+    *alike* says which shape has the same stages as each: channels differ in ranks only, and their hops are many.
+    """
+    found: dict[tuple[int, bytes], Int] = {}
+    parts = []
+    for first, weight in zip(alike, weights, strict=True):
+        key = first, weight.tobytes()
+        if key not in found:
+            found[key] = shapes[first].behind(weight)
+        parts.append(found[key])
+    return np.concatenate(parts)
+
+
+def _waits(shapes: tuple[Shape, ...], alike: list[int], first: Int, slots: int) -> tuple[Int, Int32, Int32]:
+    """Return what hops wait for, as of `Shape.waits`: pointers, hops, and how many chunks earlier."""
+    found = {number: shapes[number].waits(slots) for number in sorted(set(alike))}
+    counts = np.concatenate([np.bincount(found[number][0], minlength=len(shapes[number])) for number in alike])
+    begin = pointers(np.array([len(found[number][0]) for number in alike])).tolist()
+    wait, lag = np.empty(begin[-1], dtype=np.int32), np.empty(begin[-1], dtype=np.int32)
+    for number, start, (low, high) in zip(alike, first.tolist(), pairwise(begin), strict=False):
+        np.add(found[number][1], start, out=wait[low:high], casting="same_kind")
+        lag[low:high] = found[number][2]
+    return pointers(counts), wait, lag
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,6 +164,11 @@ class Rows:
     hop: Int
     first: Int
     profile: Int
+
+    @property
+    def is_plain(self) -> bool:
+        """True if there is one pipeline of each shape, so that rows are hops."""
+        return np.array_equal(self.pipes.shape, np.arange(len(self.hops.first) - 1))
 
     @property
     def labels(self) -> tuple[object, ...]:

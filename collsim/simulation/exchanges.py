@@ -26,9 +26,10 @@ from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps, steps_of
 from collsim.schedule import Chunks, Schedule, Transfers
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
+from collsim.simulation.delays import hurt_nodes, joins_switches
 from collsim.simulation.lowering import Lowered, LoweredRun, end_rates_Bps, ways_of
 
-__all__ = ["LEAST_RANKS", "MessageCut", "exchanged", "has_classes", "stands_for_all"]
+__all__ = ["LEAST_RANKS", "MessageCut", "exchanged", "has_classes", "stands_but_for_damage", "stands_for_all"]
 
 LEAST_RANKS, LEAST_UNEVEN = 256, 1024
 """Of fewer ranks every message is simulated. Where ranks are not quite alike, of more: groups that share a node, meshes
@@ -41,6 +42,24 @@ MOST_WAYS = 200_000
 
 def stands_for_all(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
     """Return True if one rank can stand for all: many of them, on nodes that are all alike."""
+    return run.topology.damage is None and _are_made_alike(picked, request, run)
+
+
+def stands_but_for_damage(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
+    """Return True if one rank could stand for all if nothing had failed, and there are too many to look at each.
+
+    Where groups of a dragonfly are joined by fewer cables, messages go round over others, which the ways of a few nodes
+    do not show.
+    """
+    cluster = run.topology.cluster
+    if run.topology.damage is None or cluster is None or request.n_ranks <= LEAST_UNEVEN:
+        return False
+    detours = cluster.spec.fabric == "dragonfly" and joins_switches(run.topology)
+    return not detours and _are_made_alike(picked, request, run)
+
+
+def _are_made_alike(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
+    """Return True if there are many ranks, on nodes that are alike unless something has failed."""
     layout, cluster = request.spread, run.topology.cluster
     if layout.n_nodes == 1 or not layout.is_even or cluster is None or picked.relays is None:
         return False
@@ -51,7 +70,6 @@ def stands_for_all(picked: Algorithm, request: ScheduleRequest, run: LoweredRun)
         request.op.name == "all_to_all"
         and request.n_ranks > (LEAST_UNEVEN if uneven else LEAST_RANKS)
         and len(cluster.kinds) == 1
-        and run.topology.damage is None
         and run.fabric.memory_Bps is None
     )
 
@@ -308,9 +326,12 @@ def _looked_at(request: ScheduleRequest, run: LoweredRun, key: Int) -> _Crossing
     delta, sort = np.divmod(key, 3)
     ranks = np.array(layout.nodes)
     n_places = min(max(MOST_WAYS // (len(key) * size), 1), PLACES)
-    places = np.unique((np.arange(n_places) * 2 + 1) * n_nodes // (2 * n_places))
+    hurt = hurt_nodes(run)
+    hurt &= not hurt.all()
+    sound = np.flatnonzero(~hurt)
+    places = sound[np.unique((np.arange(n_places) * 2 + 1) * len(sound) // (2 * n_places))]
     local = np.arange(size)
-    ends = []
+    ends, odd = [], []
     for node in places.tolist():
         start = node * groups
         to = (start + delta[:, None]) % (groups * n_nodes)
@@ -324,6 +345,7 @@ def _looked_at(request: ScheduleRequest, run: LoweredRun, key: Int) -> _Crossing
             dst = np.where(sort[:, None] == WRITE, relay, target)
             dst = np.where(src == dst, ranks[node, (inner + 1) % per_node], dst)
             ends.append((src, dst))
+            odd.append(np.broadcast_to(hurt[there], (len(key), size)))
     src, dst = (np.concatenate(column, axis=1).ravel() for column in zip(*ends, strict=True))
     width = len(src) // len(key)
     schedule = Schedule("all_to_all", "", request.n_ranks, 0, Chunks(*(np.zeros(0, dtype=np.int64),) * 3), ())
@@ -337,10 +359,12 @@ def _looked_at(request: ScheduleRequest, run: LoweredRun, key: Int) -> _Crossing
     share = np.bincount(place, table.weight[entry] / width, len(cell)) / members[cell % len(members)]
     narrowest = narrowest[ways.number]
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    latency_s = routes.latency_s[ways.number].reshape(-1, width).max(axis=1)
+    usual = ~np.concatenate(odd, axis=1)
+    usual |= ~usual.any(axis=1, keepdims=True)
+    latency_s = routes.latency_s[ways.number].reshape(-1, width).max(axis=1, initial=0.0, where=usual)
     across = (node[src] != node[dst]).reshape(-1, width).mean(axis=1) > 0.5
     ptr = pointers(np.bincount(cell // len(members), minlength=len(key)))
-    alone_Bps = narrowest.reshape(-1, width).min(axis=1)
+    alone_Bps = narrowest.reshape(-1, width).min(axis=1, initial=np.inf, where=usual)
     first = routes.take(ways.number[::width], np.ones(len(key)))
     return _Crossing(ptr, cell % len(members), share, latency_s, across, alone_Bps, capacity_Bps, kind_of, first)
 

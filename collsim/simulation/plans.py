@@ -24,7 +24,8 @@ from collsim.simulation.concurrent import (
     time_together,
     with_lowered,
 )
-from collsim.simulation.exchanges import exchanged, has_classes, stands_for_all
+from collsim.simulation.delays import Delay, delayed, sample_of
+from collsim.simulation.exchanges import exchanged, has_classes, stands_but_for_damage, stands_for_all
 from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
 from collsim.simulation.request.request import Request
@@ -190,6 +191,12 @@ def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: b
     question, proto = call.question, task.proto or "Simple"
     if alone and stands_for_all(task.algorithm, task.request, run):
         return with_lowered(exchanged(task.algorithm, task.request, run, question.dtype), proto)
+    if alone and stands_but_for_damage(task.algorithm, task.request, run):
+        sample = sample_of(run, relayed=bool(task.algorithm.relays))
+        asked = replace(task, request=sample.request(task.request))
+        some = [_part(asked, each, call, ports, alone=True, bounds=False) for each in (sample.damaged, sample.healthy)]
+        part = with_lowered(exchanged(task.algorithm, task.request, run, question.dtype), proto)
+        return replace(part, delay=Delay(sample, *some))
     refuse_damaged(task.algorithm, task.request, run.topology)
     few = alone and not call.told.keeps_loads  # else every transfer is to be seen
     if few and has_classes(task.algorithm, task.request, run):
@@ -239,6 +246,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         spans=call.told.keeps_loads,
         watch=watch,
     )
+    timings = [delayed(timing, part.run, part.delay) for timing, part in zip(timings, parts, strict=True)]
     call.solves += sum(timing.solves + timing.simulated for timing in timings)
     tasks = plan.tasks
     slowest = slowest_of(timings)

@@ -41,7 +41,6 @@ from collsim.topology import Topology
 
 if TYPE_CHECKING:
     from collsim.simulation.alike_groups import Copies
-    from collsim.simulation.delays import Delay
 
 __all__ = [
     "EQUAL",
@@ -131,8 +130,6 @@ class GroupTask:
     costs: Protocol
     network: Protocol | None
     """Costs of steps between nodes."""
-    delay: Delay | None = None
-    """How much later it ends because of what has failed, which its transfers do not show."""
 
 
 Watch = Callable[[Sequence[int], Sequence[GroupTask], Sequence[Problem], Problem], None]

@@ -26,7 +26,7 @@ from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps, steps_of
 from collsim.schedule import Chunks, Schedule, Transfers
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
-from collsim.simulation.delays import hurt_nodes, joins_switches
+from collsim.simulation.damage_sample import hurt_nodes, joins_switches
 from collsim.simulation.lowering import Lowered, LoweredRun, end_rates_Bps, ways_of
 
 __all__ = ["LEAST_RANKS", "MessageCut", "exchanged", "has_classes", "stands_but_for_damage", "stands_for_all"]

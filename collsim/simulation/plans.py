@@ -24,7 +24,8 @@ from collsim.simulation.concurrent import (
     time_together,
     with_lowered,
 )
-from collsim.simulation.delays import Delay, delayed, sample_of
+from collsim.simulation.damage_sample import sample_of
+from collsim.simulation.delays import Delay, delayed
 from collsim.simulation.exchanges import exchanged, has_classes, stands_but_for_damage, stands_for_all
 from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
@@ -136,6 +137,8 @@ class Plan:
     requested_bytes: int
     tasks: Sequence[Task]
     parts: Sequence[GroupTask]
+    delays: Sequence[Delay | None]
+    """How much later each ends because of what has failed, which its part does not show."""
 
     @property
     def transfers(self) -> int:
@@ -170,13 +173,15 @@ def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call, *, bounds: 
     ports = TreePorts.free(party.runs[0].fabric)
     alone = question.reduce and not party.shares_links and not question.hash_seeds and not question.at_once
     parts: list[GroupTask] = []
+    delays: list[Delay | None] = []
     for task, run in zip(tasks, party.runs, strict=True):
         parts.append(_part(task, run, call, ports, alone=alone, bounds=bounds))
+        delays.append(_delay(task, run, call, ports) if alone else None)
         refuse_many(parts, party.n_groups)  # as soon as they are too many: groups take long to lay out
     if question.hash_seeds and any(part.run is not run for part, run in zip(parts, party.runs, strict=True)):
         what = "draws of reduction trees, or of so many ranks that not all routes are kept, are not modelled"
         raise UnsupportedError(Fault(what, "hash_seeds", "leave it out, or take fewer ranks"))
-    return Plan(requested_bytes, tasks, parts)
+    return Plan(requested_bytes, tasks, parts, delays)
 
 
 def whole(plan: Plan, call: Call) -> Plan:
@@ -189,14 +194,8 @@ def whole(plan: Plan, call: Call) -> Plan:
 def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: bool, bounds: bool) -> GroupTask:
     """Return what one group runs; one that is *alone* by some of its transfers that stand for the others."""
     question, proto = call.question, task.proto or "Simple"
-    if alone and stands_for_all(task.algorithm, task.request, run):
+    if alone and (stands_for_all(task.algorithm, task.request, run) or _is_delayed(task, run)):
         return with_lowered(exchanged(task.algorithm, task.request, run, question.dtype), proto)
-    if alone and stands_but_for_damage(task.algorithm, task.request, run):
-        sample = sample_of(run, relayed=bool(task.algorithm.relays))
-        asked = replace(task, request=sample.request(task.request))
-        some = [_part(asked, each, call, ports, alone=True, bounds=False) for each in (sample.damaged, sample.healthy)]
-        part = with_lowered(exchanged(task.algorithm, task.request, run, question.dtype), proto)
-        return replace(part, delay=Delay(sample, *some))
     refuse_damaged(task.algorithm, task.request, run.topology)
     few = alone and not call.told.keeps_loads  # else every transfer is to be seen
     if few and has_classes(task.algorithm, task.request, run):
@@ -214,6 +213,21 @@ def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: b
     if once is not None and (bounds or not once.bounds):
         return with_lowered(once, proto)
     return part_of(schedule, run, proto, question.dtype, ports, alone=alone)
+
+
+def _is_delayed(task: Task, run: LoweredRun) -> bool:
+    """Return True if what has failed on a large machine is simulated among some of its nodes."""
+    return stands_but_for_damage(task.algorithm, task.request, run)
+
+
+def _delay(task: Task, run: LoweredRun, call: Call, ports: TreePorts) -> Delay | None:
+    """Return what tells how much later a group ends by what has failed, where its own part does not show that."""
+    if not _is_delayed(task, run):
+        return None
+    sample = sample_of(run, relayed=bool(task.algorithm.relays))
+    some = replace(task, request=sample.request(task.request))
+    parts = [_part(some, each, call, ports, alone=True, bounds=False) for each in (sample.damaged, sample.healthy)]
+    return Delay(sample, *parts)
 
 
 def case_of(plan: Plan, call: Call) -> Case:
@@ -246,7 +260,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         spans=call.told.keeps_loads,
         watch=watch,
     )
-    timings = [delayed(timing, part.run, part.delay) for timing, part in zip(timings, parts, strict=True)]
+    timings = [delayed(*each) for each in zip(timings, party.runs, plan.delays, strict=True)]
     call.solves += sum(timing.solves + timing.simulated for timing in timings)
     tasks = plan.tasks
     slowest = slowest_of(timings)

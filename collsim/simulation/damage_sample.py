@@ -10,15 +10,14 @@ import numpy as np
 
 from collsim.collectives import ScheduleRequest
 from collsim.fabric.fabric import Float, Int
-from collsim.library.costs.channel_costs import Bool
 from collsim.simulation.lowering import LoweredRun, layout_of, prepare
 from collsim.topology import Topology
 
-__all__ = ["Sample", "hurt_nodes", "joins_switches", "sample_of"]
+__all__ = ["Sample", "joins_switches", "sample_of"]
 
-MOST_RANKS = {True: 512, False: 128}
-"""Ranks of a sample with relays, where many messages are alike, and without (measured: 1 s of CPU for eleven sizes, and
-0.3 s for each)."""
+MOST_RANKS, MOST_UNEVEN, MOST_STRAIGHT = 512, 256, 64
+"""Ranks of a sample: with relays, where many messages are alike; the same where nodes are wired inside, which takes
+longer; and without relays, where each message is simulated (chosen: some seconds of CPU for eleven sizes)."""
 HURT_PART = 4
 """At most one of so many nodes of the sample has lost something, if there are others (chosen)."""
 
@@ -31,21 +30,22 @@ class Sample:
     ----------
     damaged, healthy : LoweredRun
         Their ranks on the machine as it is, and in order.
+    whole : LoweredRun
+        All ranks on the machine in order, with the bounds of what is left.
     rounds : float
-        How many times as many rounds the whole has.
-    hurt : float
-        Which part of all nodes has lost something.
-    narrowed, narrowed_part : float
-        How much longer the switch that lost most to those above needs for its bytes, as a part of the time, and which
-        part of the switches of its tier lost something.
+        How many times as many rounds all nodes have.
+    narrowed : float
+        How much longer the switch that lost most to those above needs for its bytes, as a part of the time.
+    uneven : bool
+        Whether ranks are not quite alike even where nothing failed.
     """
 
     damaged: LoweredRun
     healthy: LoweredRun
+    whole: LoweredRun
     rounds: float
-    hurt: float
     narrowed: float
-    narrowed_part: float
+    uneven: bool
 
     def request(self, whole: ScheduleRequest) -> ScheduleRequest:
         """Return the request for the sample: the same messages on the same channels."""
@@ -54,29 +54,29 @@ class Sample:
         return replace(whole, n_ranks=n, size_bytes=size_bytes, nodes=layout.n_nodes, layout=layout, rings=rings)
 
 
-def sample_of(run: LoweredRun, *, relayed: bool) -> Sample:
+def sample_of(run: LoweredRun, *, relayed: bool, uneven: bool) -> Sample:
     """Return the sample of the damaged machine of a run, found once for all its sizes."""
     key = "sample", relayed
     if key not in run.found:
-        run.found[key] = _sample_of(run, MOST_RANKS[relayed])
+        most = (MOST_UNEVEN if uneven else MOST_RANKS) if relayed else MOST_STRAIGHT
+        run.found[key] = _sample_of(run, most, uneven=uneven)
     found: Sample = run.found[key]
     return found
 
 
-def _sample_of(run: LoweredRun, most_ranks: int) -> Sample:
+def _sample_of(run: LoweredRun, most_ranks: int, *, uneven: bool) -> Sample:
     damage, nodes = run.topology.damage, layout_of(run).nodes
     assert damage is not None
-    lost = _lost_Bps(run)
     n = min(max(most_ranks // len(nodes[0]), 2), len(nodes))
-    gpus = run.fabric.rank_node[np.array(nodes)[_chosen(lost, n)].ravel()]
-    in_order = np.array(damage.gpus)[gpus]
-    return Sample(
-        prepare(run.topology, run.profile, gpus.tolist(), alone=True),
-        prepare(damage.healthy, run.profile, in_order.tolist(), alone=True),
-        (len(nodes) - 1) / (n - 1),
-        float((lost > 0).mean()),
-        *_narrowed(run.topology),
+    some = run.fabric.rank_node[np.array(nodes)[_chosen(_lost_Bps(run), n)].ravel()]
+    in_order = np.array(damage.gpus)
+    damaged = prepare(run.topology, run.profile, some.tolist(), alone=True)
+    healthy, whole = (
+        prepare(damage.healthy, run.profile, in_order[gpus].tolist(), alone=True)
+        for gpus in (some, run.fabric.rank_node)
     )
+    whole = replace(whole, cuts=run.cuts, flows=run.flows)
+    return Sample(damaged, healthy, whole, (len(nodes) - 1) / (n - 1), _narrowed(run.topology), uneven)
 
 
 def _chosen(lost: Float, n: int) -> Int:
@@ -94,11 +94,6 @@ def _evenly(nodes: Int, n: int) -> Int:
     return nodes[(np.arange(n) * 2 + 1) * len(nodes) // max(2 * n, 1)]
 
 
-def hurt_nodes(run: LoweredRun) -> Bool:
-    """Return bool[n]: which nodes of a run, in the order of their layout, have lost links or rate."""
-    return _lost_Bps(run) > 0
-
-
 def joins_switches(topology: Topology) -> bool:
     """Return True if links between switches of the network have failed, or are slower."""
     return bool((_changed(topology) >= 0).any())
@@ -107,8 +102,7 @@ def joins_switches(topology: Topology) -> bool:
 def _lost_Bps(run: LoweredRun) -> Float:
     """Return float64[n]: the rate that links of each node of a run have lost, inside and to its leaves."""
     nodes, damage = layout_of(run).nodes, run.topology.damage
-    if damage is None:
-        return np.zeros(len(nodes))
+    assert damage is not None
     healthy, changed = damage.healthy, damage.changed
     cluster, wiring = healthy.cluster, healthy.wiring
     assert cluster is not None
@@ -147,11 +141,8 @@ def _lower(topology: Topology, src: Int, dst: Int) -> Int:
     return np.asarray(np.maximum(np.minimum(src, dst) - cluster.first_leaf, -1))
 
 
-def _narrowed(topology: Topology) -> tuple[float, float]:
-    """Return how much longer the switch that lost most to those above needs, and how many of its tier lost some.
-
-    A switch without any link up passes nothing, and is no part of that.
-    """
+def _narrowed(topology: Topology) -> float:
+    """Return how much longer the switch that lost most to those above needs; one without any link up passes nothing."""
     assert topology.damage is not None
     wiring, cluster = topology.damage.healthy.wiring, topology.damage.healthy.cluster
     assert cluster is not None
@@ -160,10 +151,5 @@ def _narrowed(topology: Topology) -> tuple[float, float]:
     lost_Bps = np.bincount(low[low >= 0], _gone_Bps(topology)[low >= 0], n)
     rate_Bps = wiring.link_count * wiring.link_bandwidth_Bps
     had_Bps = np.bincount(all_low[all_low >= 0], rate_Bps[all_low >= 0], n)
-    worse = np.flatnonzero((lost_Bps > 0) & (lost_Bps < had_Bps))
-    if not len(worse):
-        return 0.0, 0.0
-    longer = had_Bps[worse] / (had_Bps - lost_Bps)[worse] - 1
-    tier = cluster.switch_tier[worse]
-    same = tier[np.argmax(longer)]
-    return float(longer.max()), float(np.count_nonzero(tier == same) / np.count_nonzero(cluster.switch_tier == same))
+    left = (lost_Bps > 0) & (lost_Bps < had_Bps)
+    return float((lost_Bps[left] / (had_Bps - lost_Bps)[left]).max(initial=0.0))

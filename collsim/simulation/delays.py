@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from collsim.simulation.concurrent import GroupTask, time_together
 from collsim.simulation.damage_sample import Sample
-from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.timing import Timing
 
 __all__ = ["Delay", "delayed"]
@@ -21,6 +20,10 @@ __all__ = ["Delay", "delayed"]
 MOST_LATER = 2.0
 """The delay of the whole was less than so many times what that of a sample comes to, on two to four times as many nodes
 (tests/property/test_delays.py, docs/scale.md)."""
+
+
+NOT_QUITE_ALIKE = 0.05
+"""How far times by one rank were off at most where ranks are not quite alike (docs/scale.md, "Nearly alike")."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +35,8 @@ class Delay:
     healthy: GroupTask
 
 
-def delayed(timing: Timing, run: LoweredRun, delay: Delay | None) -> Timing:
-    """Return the *timing* of a rank that lost nothing with how much later the last one ends, and times on both sides.
+def delayed(timing: Timing, delay: Delay | None) -> Timing:
+    """Return the *timing* of the machine in order with how much later the last one ends, and times on both sides.
 
     The lower one is without any delay, the upper one with twice as much.
     """
@@ -42,21 +45,27 @@ def delayed(timing: Timing, run: LoweredRun, delay: Delay | None) -> Timing:
     sample = delay.sample
     late_s, in_order_s = (time_together([part], ((0,),))[0].time_s for part in (delay.damaged, delay.healthy))
     own_s = max(late_s - in_order_s, 0.0) * sample.rounds
-    shared_s = sample.narrowed * _switches_s(timing, run)
-    # What all have lost, the rank that stands for them has lost too.
-    added_s = max(own_s * (1 - sample.hurt), shared_s * (1 - sample.narrowed_part))
+    shared_s = _narrowed_s(timing, sample)
+    off = NOT_QUITE_ALIKE if sample.uneven else 0.0
+    added_s = max(own_s, shared_s)
     return replace(
         timing,
         time_s=timing.time_s + added_s,
         critical_s={**timing.critical_s, "links": timing.critical_s.get("links", 0.0) + added_s},
         path=f"{timing.path}, delay of a part",
-        bracket_s=(timing.time_s, timing.time_s + MOST_LATER * (own_s + shared_s)),
+        bracket_s=(
+            max(timing.time_s * (1 - off), timing.bound.time_s),
+            timing.time_s * (1 + off) + MOST_LATER * (own_s + shared_s),
+        ),
     )
 
 
-def _switches_s(timing: Timing, run: LoweredRun) -> float:
-    """Return what the links between switches of the network need for their bytes."""
+def _narrowed_s(timing: Timing, sample: Sample) -> float:
+    """Return how much longer than the busiest link the links above the switch need that lost most of them."""
+    run = sample.whole
     cluster, wiring = run.topology.cluster, run.fabric.wiring
     assert cluster is not None
-    both = (wiring.link_src >= cluster.first_leaf) & (wiring.link_dst >= cluster.first_leaf)
-    return float((timing.link_bytes[both] / run.fabric.capacity_Bps[both]).max(initial=0.0))
+    needs_s = timing.link_bytes / run.fabric.capacity_Bps
+    above = (wiring.link_src >= cluster.first_leaf) & (wiring.link_dst >= cluster.first_leaf)
+    narrowed_s = float(needs_s[above].max(initial=0.0)) * (1 + sample.narrowed)
+    return max(narrowed_s - float(needs_s.max()), 0.0) if sample.narrowed else 0.0

@@ -26,10 +26,18 @@ from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps, steps_of
 from collsim.schedule import Chunks, Schedule, Transfers
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
-from collsim.simulation.damage_sample import hurt_nodes, joins_switches
+from collsim.simulation.damage_sample import joins_switches
 from collsim.simulation.lowering import Lowered, LoweredRun, end_rates_Bps, ways_of
 
-__all__ = ["LEAST_RANKS", "MessageCut", "exchanged", "has_classes", "stands_but_for_damage", "stands_for_all"]
+__all__ = [
+    "LEAST_RANKS",
+    "MessageCut",
+    "exchanged",
+    "has_classes",
+    "is_uneven",
+    "stands_but_for_damage",
+    "stands_for_all",
+]
 
 LEAST_RANKS, LEAST_UNEVEN = 256, 1024
 """Of fewer ranks every message is simulated. Where ranks are not quite alike, of more: groups that share a node, meshes
@@ -63,15 +71,21 @@ def _are_made_alike(picked: Algorithm, request: ScheduleRequest, run: LoweredRun
     layout, cluster = request.spread, run.topology.cluster
     if layout.n_nodes == 1 or not layout.is_even or cluster is None or picked.relays is None:
         return False
-    groups = len(layout.nodes[0]) // gcd(BATCH, len(layout.nodes[0]))
-    uneven = 1 < groups < len(layout.nodes[0]) or run.fabric.joins_ranks or cluster.spec.hashes
-    uneven = uneven or cluster.spec.fabric not in ("rail", "rail_only")
     return (
         request.op.name == "all_to_all"
-        and request.n_ranks > (LEAST_UNEVEN if uneven else LEAST_RANKS)
+        and request.n_ranks > (LEAST_UNEVEN if is_uneven(request, run) else LEAST_RANKS)
         and len(cluster.kinds) == 1
         and run.fabric.memory_Bps is None
     )
+
+
+def is_uneven(request: ScheduleRequest, run: LoweredRun) -> bool:
+    """Return True if ranks are not quite alike although their nodes are."""
+    per_node, cluster = len(request.spread.nodes[0]), run.topology.cluster
+    assert cluster is not None
+    groups = per_node // gcd(BATCH, per_node)
+    uneven = 1 < groups < per_node or run.fabric.joins_ranks or cluster.spec.hashes
+    return bool(uneven or cluster.spec.fabric not in ("rail", "rail_only"))
 
 
 def has_classes(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
@@ -326,12 +340,9 @@ def _looked_at(request: ScheduleRequest, run: LoweredRun, key: Int) -> _Crossing
     delta, sort = np.divmod(key, 3)
     ranks = np.array(layout.nodes)
     n_places = min(max(MOST_WAYS // (len(key) * size), 1), PLACES)
-    hurt = hurt_nodes(run)
-    hurt &= not hurt.all()
-    sound = np.flatnonzero(~hurt)
-    places = sound[np.unique((np.arange(n_places) * 2 + 1) * len(sound) // (2 * n_places))]
+    places = np.unique((np.arange(n_places) * 2 + 1) * n_nodes // (2 * n_places))
     local = np.arange(size)
-    ends, odd = [], []
+    ends = []
     for node in places.tolist():
         start = node * groups
         to = (start + delta[:, None]) % (groups * n_nodes)
@@ -345,7 +356,6 @@ def _looked_at(request: ScheduleRequest, run: LoweredRun, key: Int) -> _Crossing
             dst = np.where(sort[:, None] == WRITE, relay, target)
             dst = np.where(src == dst, ranks[node, (inner + 1) % per_node], dst)
             ends.append((src, dst))
-            odd.append(np.broadcast_to(hurt[there], (len(key), size)))
     src, dst = (np.concatenate(column, axis=1).ravel() for column in zip(*ends, strict=True))
     width = len(src) // len(key)
     schedule = Schedule("all_to_all", "", request.n_ranks, 0, Chunks(*(np.zeros(0, dtype=np.int64),) * 3), ())
@@ -359,12 +369,10 @@ def _looked_at(request: ScheduleRequest, run: LoweredRun, key: Int) -> _Crossing
     share = np.bincount(place, table.weight[entry] / width, len(cell)) / members[cell % len(members)]
     narrowest = narrowest[ways.number]
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    usual = ~np.concatenate(odd, axis=1)
-    usual |= ~usual.any(axis=1, keepdims=True)
-    latency_s = routes.latency_s[ways.number].reshape(-1, width).max(axis=1, initial=0.0, where=usual)
+    latency_s = routes.latency_s[ways.number].reshape(-1, width).max(axis=1)
     across = (node[src] != node[dst]).reshape(-1, width).mean(axis=1) > 0.5
     ptr = pointers(np.bincount(cell // len(members), minlength=len(key)))
-    alone_Bps = narrowest.reshape(-1, width).min(axis=1, initial=np.inf, where=usual)
+    alone_Bps = narrowest.reshape(-1, width).min(axis=1)
     first = routes.take(ways.number[::width], np.ones(len(key)))
     return _Crossing(ptr, cell % len(members), share, latency_s, across, alone_Bps, capacity_Bps, kind_of, first)
 

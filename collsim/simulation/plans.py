@@ -24,9 +24,9 @@ from collsim.simulation.concurrent import (
     time_together,
     with_lowered,
 )
-from collsim.simulation.damage_sample import sample_of
+from collsim.simulation.damage_sample import Sample, sample_of
 from collsim.simulation.delays import Delay, delayed
-from collsim.simulation.exchanges import exchanged, has_classes, stands_but_for_damage, stands_for_all
+from collsim.simulation.exchanges import exchanged, has_classes, is_uneven, stands_but_for_damage, stands_for_all
 from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
 from collsim.simulation.request.request import Request
@@ -195,6 +195,7 @@ def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: b
     """Return what one group runs; one that is *alone* by some of its transfers that stand for the others."""
     question, proto = call.question, task.proto or "Simple"
     if alone and (stands_for_all(task.algorithm, task.request, run) or _is_delayed(task, run)):
+        run = run if run.topology.damage is None else _sample_of(task, run).whole
         return with_lowered(exchanged(task.algorithm, task.request, run, question.dtype), proto)
     refuse_damaged(task.algorithm, task.request, run.topology)
     few = alone and not call.told.keeps_loads  # else every transfer is to be seen
@@ -220,11 +221,16 @@ def _is_delayed(task: Task, run: LoweredRun) -> bool:
     return stands_but_for_damage(task.algorithm, task.request, run)
 
 
+def _sample_of(task: Task, run: LoweredRun) -> Sample:
+    """Return the nodes that are looked at of a damaged machine."""
+    return sample_of(run, relayed=bool(task.algorithm.relays), uneven=is_uneven(task.request, run))
+
+
 def _delay(task: Task, run: LoweredRun, call: Call, ports: TreePorts) -> Delay | None:
     """Return what tells how much later a group ends by what has failed, where its own part does not show that."""
     if not _is_delayed(task, run):
         return None
-    sample = sample_of(run, relayed=bool(task.algorithm.relays))
+    sample = _sample_of(task, run)
     some = replace(task, request=sample.request(task.request))
     parts = [_part(some, each, call, ports, alone=True, bounds=False) for each in (sample.damaged, sample.healthy)]
     return Delay(sample, *parts)
@@ -260,11 +266,12 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         spans=call.told.keeps_loads,
         watch=watch,
     )
-    timings = [delayed(*each) for each in zip(timings, party.runs, plan.delays, strict=True)]
+    timings = [delayed(*each) for each in zip(timings, plan.delays, strict=True)]
     call.solves += sum(timing.solves + timing.simulated for timing in timings)
     tasks = plan.tasks
     slowest = slowest_of(timings)
-    task, timing = tasks[slowest], timings[slowest]
+    task, timing, delay = tasks[slowest], timings[slowest], plan.delays[slowest]
+    run = party.runs[slowest] if delay is None else delay.sample.whole
     whole = replace(
         timing,
         path=timing.path + ", groups alike" * bool(party.copies),
@@ -276,7 +283,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
     row = row_of(
         whole,
         empty_row(task.request, plan.requested_bytes, question, party.n_groups),
-        party.runs[slowest],
+        run,
         algo=task.algorithm.name,
         proto=task.proto,
         channels=int(schedule.parameters.get("channels", 1)),
@@ -284,7 +291,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
     )
     if call.told.keeps_loads:
         of_all = schedule if parts[slowest].lowered.at_once is None else None  # else it is that of one rank
-        loads = loads_of(whole, party.runs[slowest], of_all)
+        loads = loads_of(whole, run, of_all)
         row = replace(row, loads=loads if watch is None else replace(loads, flows=watch.flows()))
     ran = [(each.algorithm.name, each.proto) for each in tasks]
     return row if party.n_groups == 1 else replace(row, group_times=group_times(row, ran, timings, party))

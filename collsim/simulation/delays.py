@@ -22,8 +22,8 @@ MOST_LATER = 2.0
 (tests/property/test_delays.py, docs/scale.md)."""
 
 
-NOT_QUITE_ALIKE = 0.05
-"""How far times by one rank were off at most where ranks are not quite alike (docs/scale.md, "Nearly alike")."""
+ALIKE, NOT_QUITE_ALIKE = 2e-5, 0.05
+"""How far times by one rank were off at most, and where ranks are not quite alike (docs/scale.md, "Nearly alike")."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ def delayed(timing: Timing, delay: Delay | None) -> Timing:
     late_s, in_order_s = (time_together([part], ((0,),))[0].time_s for part in (delay.damaged, delay.healthy))
     own_s = max(late_s - in_order_s, 0.0) * sample.rounds
     shared_s = _narrowed_s(timing, sample)
-    off = NOT_QUITE_ALIKE if sample.uneven else 0.0
+    off = NOT_QUITE_ALIKE if sample.uneven else ALIKE
     added_s = max(own_s, shared_s)
     return replace(
         timing,

@@ -51,7 +51,7 @@ PLAIN = "data type, reduction operator, root rank; `none` and `-1` where there i
 INTERVAL = "90 % of measured times lie between them; left out where nobody measured how far predictions are off"
 BRACKET = (
     "with `--bracket`: times on [both sides](irregular.md#times-on-both-sides) of `time`; the same as `time` where the "
-    "row is exact"
+    "row is exact; also where what [failed on a large machine](scale.md#nearly-alike) was simulated among some nodes"
 )
 DRAWS = (
     "with [draws of a hash](clusters.md#lucky-and-unlucky-hashes): of all draws; the other columns are of the median "
@@ -271,6 +271,9 @@ def _path_notes(rows: Sequence[Row]) -> list[str]:
     notes = []
     if any(row.path.startswith("classes") and "nearly" not in row.path for row in rows):
         notes.append("one transfer was simulated for each class of those that have to behave alike: same times")
+    if sampled := sum("delay of a part" in row.path for row in rows):
+        what = "the delay by what has failed was simulated among some of the nodes and grows with the rounds of all"
+        notes.append(f"{format_count(sampled, 'row')}: {what}; from: without it; to: twice as much, which is no proof")
     if near := sum("nearly" in row.path for row in rows):
         what = "what is only nearly alike was taken as alike, so times are a little off (docs/scale.md says how much)"
         notes.append(f"{format_count(near, 'row')}: {what}")
@@ -295,7 +298,7 @@ def _tolerance_notes(rows: Sequence[Row]) -> list[str]:
     if any(row.raised_s for row in rows):
         most = max(row.raised_s / row.time_s for row in rows)
         notes.append(f"~: raised by up to {percent(most)}, to the time that the busiest link needs for its bytes")
-    if any(row.bracket_hi_s is not None for row in rows):
+    if any(row.bracket_hi_s is not None and "delay of a part" not in row.path for row in rows):
         notes.append("from: what the busiest link needs; to: no link is ever ahead of its bytes, which is no proof")
     return notes
 

@@ -26,9 +26,18 @@ from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps, steps_of
 from collsim.schedule import Chunks, Schedule, Transfers
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
+from collsim.simulation.damage_sample import joins_switches
 from collsim.simulation.lowering import Lowered, LoweredRun, end_rates_Bps, ways_of
 
-__all__ = ["LEAST_RANKS", "MessageCut", "exchanged", "has_classes", "stands_for_all"]
+__all__ = [
+    "LEAST_RANKS",
+    "MessageCut",
+    "exchanged",
+    "has_classes",
+    "is_uneven",
+    "stands_but_for_damage",
+    "stands_for_all",
+]
 
 LEAST_RANKS, LEAST_UNEVEN = 256, 1024
 """Of fewer ranks every message is simulated. Where ranks are not quite alike, of more: groups that share a node, meshes
@@ -41,19 +50,42 @@ MOST_WAYS = 200_000
 
 def stands_for_all(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
     """Return True if one rank can stand for all: many of them, on nodes that are all alike."""
+    return run.topology.damage is None and _are_made_alike(picked, request, run)
+
+
+def stands_but_for_damage(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
+    """Return True if one rank could stand for all if nothing had failed, and there are too many to look at each.
+
+    Where groups of a dragonfly are joined by fewer cables, messages go round over others, which the ways of a few nodes
+    do not show.
+    """
+    cluster = run.topology.cluster
+    if run.topology.damage is None or cluster is None or request.n_ranks <= LEAST_UNEVEN:
+        return False
+    detours = cluster.spec.fabric == "dragonfly" and joins_switches(run.topology)
+    return not detours and _are_made_alike(picked, request, run)
+
+
+def _are_made_alike(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
+    """Return True if there are many ranks, on nodes that are alike unless something has failed."""
     layout, cluster = request.spread, run.topology.cluster
     if layout.n_nodes == 1 or not layout.is_even or cluster is None or picked.relays is None:
         return False
-    groups = len(layout.nodes[0]) // gcd(BATCH, len(layout.nodes[0]))
-    uneven = 1 < groups < len(layout.nodes[0]) or run.fabric.joins_ranks or cluster.spec.hashes
-    uneven = uneven or cluster.spec.fabric not in ("rail", "rail_only")
     return (
         request.op.name == "all_to_all"
-        and request.n_ranks > (LEAST_UNEVEN if uneven else LEAST_RANKS)
+        and request.n_ranks > (LEAST_UNEVEN if is_uneven(request, run) else LEAST_RANKS)
         and len(cluster.kinds) == 1
-        and run.topology.damage is None
         and run.fabric.memory_Bps is None
     )
+
+
+def is_uneven(request: ScheduleRequest, run: LoweredRun) -> bool:
+    """Return True if ranks are not quite alike although their nodes are."""
+    per_node, cluster = len(request.spread.nodes[0]), run.topology.cluster
+    assert cluster is not None
+    groups = per_node // gcd(BATCH, per_node)
+    uneven = 1 < groups < per_node or run.fabric.joins_ranks or cluster.spec.hashes
+    return bool(uneven or cluster.spec.fabric not in ("rail", "rail_only"))
 
 
 def has_classes(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:

@@ -24,7 +24,9 @@ from collsim.simulation.concurrent import (
     time_together,
     with_lowered,
 )
-from collsim.simulation.exchanges import exchanged, has_classes, stands_for_all
+from collsim.simulation.damage_sample import Sample, sample_of
+from collsim.simulation.delays import Delay, delayed
+from collsim.simulation.exchanges import exchanged, has_classes, is_uneven, stands_but_for_damage, stands_for_all
 from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
 from collsim.simulation.request.request import Request
@@ -135,6 +137,8 @@ class Plan:
     requested_bytes: int
     tasks: Sequence[Task]
     parts: Sequence[GroupTask]
+    delays: Sequence[Delay | None]
+    """How much later each ends because of what has failed, which its part does not show."""
 
     @property
     def transfers(self) -> int:
@@ -169,13 +173,15 @@ def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call, *, bounds: 
     ports = TreePorts.free(party.runs[0].fabric)
     alone = question.reduce and not party.shares_links and not question.hash_seeds and not question.at_once
     parts: list[GroupTask] = []
+    delays: list[Delay | None] = []
     for task, run in zip(tasks, party.runs, strict=True):
         parts.append(_part(task, run, call, ports, alone=alone, bounds=bounds))
+        delays.append(_delay(task, run, call, ports) if alone else None)
         refuse_many(parts, party.n_groups)  # as soon as they are too many: groups take long to lay out
     if question.hash_seeds and any(part.run is not run for part, run in zip(parts, party.runs, strict=True)):
         what = "draws of reduction trees, or of so many ranks that not all routes are kept, are not modelled"
         raise UnsupportedError(Fault(what, "hash_seeds", "leave it out, or take fewer ranks"))
-    return Plan(requested_bytes, tasks, parts)
+    return Plan(requested_bytes, tasks, parts, delays)
 
 
 def whole(plan: Plan, call: Call) -> Plan:
@@ -188,7 +194,8 @@ def whole(plan: Plan, call: Call) -> Plan:
 def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: bool, bounds: bool) -> GroupTask:
     """Return what one group runs; one that is *alone* by some of its transfers that stand for the others."""
     question, proto = call.question, task.proto or "Simple"
-    if alone and stands_for_all(task.algorithm, task.request, run):
+    if alone and (stands_for_all(task.algorithm, task.request, run) or _is_delayed(task, run)):
+        run = run if run.topology.damage is None else _sample_of(task, run).whole
         return with_lowered(exchanged(task.algorithm, task.request, run, question.dtype), proto)
     refuse_damaged(task.algorithm, task.request, run.topology)
     few = alone and not call.told.keeps_loads  # else every transfer is to be seen
@@ -207,6 +214,26 @@ def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: b
     if once is not None and (bounds or not once.bounds):
         return with_lowered(once, proto)
     return part_of(schedule, run, proto, question.dtype, ports, alone=alone)
+
+
+def _is_delayed(task: Task, run: LoweredRun) -> bool:
+    """Return True if what has failed on a large machine is simulated among some of its nodes."""
+    return stands_but_for_damage(task.algorithm, task.request, run)
+
+
+def _sample_of(task: Task, run: LoweredRun) -> Sample:
+    """Return the nodes that are looked at of a damaged machine."""
+    return sample_of(run, relayed=bool(task.algorithm.relays), uneven=is_uneven(task.request, run))
+
+
+def _delay(task: Task, run: LoweredRun, call: Call, ports: TreePorts) -> Delay | None:
+    """Return what tells how much later a group ends by what has failed, where its own part does not show that."""
+    if not _is_delayed(task, run):
+        return None
+    sample = _sample_of(task, run)
+    some = replace(task, request=sample.request(task.request))
+    parts = [_part(some, each, call, ports, alone=True, bounds=False) for each in (sample.damaged, sample.healthy)]
+    return Delay(sample, *parts)
 
 
 def case_of(plan: Plan, call: Call) -> Case:
@@ -239,10 +266,12 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         spans=call.told.keeps_loads,
         watch=watch,
     )
+    timings = [delayed(*each) for each in zip(timings, plan.delays, strict=True)]
     call.solves += sum(timing.solves + timing.simulated for timing in timings)
     tasks = plan.tasks
     slowest = slowest_of(timings)
-    task, timing = tasks[slowest], timings[slowest]
+    task, timing, delay = tasks[slowest], timings[slowest], plan.delays[slowest]
+    run = party.runs[slowest] if delay is None else delay.sample.whole
     whole = replace(
         timing,
         path=timing.path + ", groups alike" * bool(party.copies),
@@ -254,7 +283,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
     row = row_of(
         whole,
         empty_row(task.request, plan.requested_bytes, question, party.n_groups),
-        party.runs[slowest],
+        run,
         algo=task.algorithm.name,
         proto=task.proto,
         channels=int(schedule.parameters.get("channels", 1)),
@@ -262,7 +291,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
     )
     if call.told.keeps_loads:
         of_all = schedule if parts[slowest].lowered.at_once is None else None  # else it is that of one rank
-        loads = loads_of(whole, party.runs[slowest], of_all)
+        loads = loads_of(whole, run, of_all)
         row = replace(row, loads=loads if watch is None else replace(loads, flows=watch.flows()))
     ran = [(each.algorithm.name, each.proto) for each in tasks]
     return row if party.n_groups == 1 else replace(row, group_times=group_times(row, ran, timings, party))

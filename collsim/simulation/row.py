@@ -108,7 +108,8 @@ class Row:
 
     Irregular traffic may be solved within a *tolerance*, 0 if the row is exact: *perturbed* is the part of all bytes
     moved too much or too little, *raised_s* by how much the time was raised to what the busiest link needs. If asked
-    for, *bracket_lo_s* is what the load of links asks for, and *bracket_hi_s* a time from above.
+    for, *bracket_lo_s* is what the load of links asks for, and *bracket_hi_s* a time from above. They are also there
+    where the delay by what has failed was simulated among some nodes: without it, and with twice as much.
 
     *tiers* is what the busiest sender of each tier of the machine sends, and *algo_bound_s* what the busiest link needs
     for its bytes at line rate: no run of this algorithm is faster, while *lower_bound_s* holds for all algorithms.

@@ -178,7 +178,8 @@ FIELDS: tuple[Field, ...] = (
         "how the row was computed: one by one (`transfers`) or one for each class of transfers that have to behave "
         "alike (`classes`), in plain Python (`reference`), compiled (`kernel`), or compiled and within a tolerance "
         "(`tolerance`); `wavefront`: step after step of rings ([scale.md](scale.md)), with `equal chunks` if those "
-        "that differ by an element were taken as the largest",
+        "that differ by an element were taken as the largest; with `delay of a part` if that by what has failed was "
+        "simulated among some nodes",
     ),
     Field("classes", COUNT, "transfers, or classes of transfers, that were simulated"),
     Field(
@@ -191,12 +192,13 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "bracket_lo_s", ABOVE_ZERO_OR_NONE,
         "time that the load of the busiest link asks for, the lower of [both sides]"
-        "(irregular.md#times-on-both-sides); `time_s` if the row is exact; `null` without `--bracket`",
+        "(irregular.md#times-on-both-sides); `time_s` if the row is exact; without what failed if `path` has `delay of "
+        "a part`; else `null` without `--bracket`",
     ),
     Field(
         "bracket_hi_s", ABOVE_ZERO_OR_NONE,
-        "time from above, when no link is ever ahead of its bytes; `time_s` if the row is exact; `null` without "
-        "`--bracket`",
+        "time from above, when no link is ever ahead of its bytes; `time_s` if the row is exact; with twice the delay "
+        "if `path` has `delay of a part`; else `null` without `--bracket`",
     ),
     Field("total_algbw_Bps", FIGURE, "algbw of all groups together"),
     Field("total_busbw_Bps", FIGURE, "busbw of all groups together"),

@@ -1,0 +1,89 @@
+"""All-to-alls on large damaged clusters, by a sample of the nodes: beside the simulation of every message."""
+
+import numpy as np
+import pytest
+
+from collsim import simulate
+from collsim.report import render
+from collsim.simulation import damage_sample, exchanges
+
+BLOCKS = (4 << 10, 64 << 10, 256 << 10)
+NODES, RANKS = 64, 512
+
+
+def both(monkeypatch, **broken):
+    """Return the rows of 64 nodes by every message, and by a sample of half of them."""
+    sizes = [block * RANKS for block in BLOCKS]
+    exact = simulate("h100_rail", "all_to_all", sizes, nodes=NODES, **broken)
+    assert all("part" not in row.path for row in exact)
+    monkeypatch.setattr(exchanges, "LEAST_UNEVEN", RANKS - 1)
+    monkeypatch.setattr(damage_sample, "MOST_RANKS", RANKS // 2)
+    return exact.rows, simulate("h100_rail", "all_to_all", sizes, nodes=NODES, **broken).rows
+
+
+@pytest.mark.parametrize(
+    ("broken", "most"),
+    [
+        ({"fail": "nic:node3/2"}, 0.005),
+        ({"fail": ["nic:node3/2", "nic:node40/2", "nic:node50/5"]}, 0.01),
+        ({"fail": ["nic:node3/2", "nic:node3/4", "nic:node3/5"]}, 0.08),
+        ({"degrade": {"nic:node3/2": "50%"}}, 0.08),
+        ({"fail": "leaf:1"}, 0.01),
+        ({"fail": "spine:0"}, 0.001),
+        ({"fail": "switch:n3.nvsw0"}, 0.01),
+    ],
+)
+def test_times_are_near_those_of_every_message_and_between_the_sides_that_rows_state(broken, most, monkeypatch):
+    exact, found = both(monkeypatch, **broken)
+    for row, whole in zip(found, exact, strict=True):
+        assert "delay of a part" in row.path
+        assert row.time_s == pytest.approx(whole.time_s, rel=most)
+        assert row.bracket_lo_s * (1 - 1e-4) <= whole.time_s <= row.bracket_hi_s * (1 + 1e-4)
+
+
+def test_what_all_nodes_have_lost_is_not_counted_twice(monkeypatch):
+    exact, found = both(monkeypatch, fail=[f"nic:node{node}/2" for node in range(NODES)])
+    for row, whole in zip(found, exact, strict=True):
+        assert row.time_s == pytest.approx(whole.time_s, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("topo", "asked"),
+    [
+        ("h100_rail", {"nodes": 129, "fail": "nic:node128/5"}),
+        ("h100_rail", {"nodes": 129, "fail": "nic:node3/5", "algo": "nccl_p2p"}),
+        ("h100_rail", {"nodes": 256, "fail": "spine:0"}),
+        ("polaris", {"fail": "nic:node3/1"}),
+    ],
+)
+def test_large_machines_are_answered_between_two_sides(topo, asked):
+    row = simulate(topo, "all_to_all", "256M", **asked).rows[0]
+    assert "delay of a part" in row.path
+    assert row.lower_bound_s <= row.bracket_lo_s <= row.time_s <= row.bracket_hi_s
+    assert row.bracket_lo_s <= max(row.healthy_time_s, row.lower_bound_s)
+
+
+def test_the_table_says_between_what():
+    text = render(simulate("h100_rail", "all_to_all", "256M", nodes=129, fail="nic:node3/5"))
+    assert "1 row: the delay by what has failed was simulated among some of the nodes" in text
+    assert "from: what the busiest link needs" not in text
+
+
+def test_more_of_what_fails_takes_no_less():
+    once, thrice = (
+        simulate("h100_rail", "all_to_all", "1G", nodes=129, fail=fail).rows[0].time_s
+        for fail in ("nic:node3/2", ["nic:node3/2", "nic:node3/4", "nic:node3/5"])
+    )
+    assert once < thrice
+
+
+@pytest.mark.parametrize(("n", "hurt"), [(16, [5]), (16, [1, 2, 3, 70]), (8, list(range(60))), (16, list(range(100)))])
+def test_a_sample_has_damaged_nodes_of_every_loss_and_no_node_twice(n, hurt):
+    lost = np.zeros(100)
+    lost[hurt] = 1.0
+    lost[hurt[-1]] = 7.0
+    chosen = damage_sample._chosen(lost, n)
+    assert len(chosen) == n == len(set(chosen.tolist()))
+    assert chosen.tolist() == sorted(chosen.tolist())
+    assert hurt[-1] in chosen
+    assert (lost[chosen] > 0).sum() <= max(n // 4, n - int((lost == 0).sum()), 1)

@@ -30,7 +30,7 @@ from collsim.diagnosis.evidence import (
 from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Evidence
 from collsim.diagnosis.fit import fit_of
 from collsim.diagnosis.ranking import Ranked, ranked
-from collsim.diagnosis.subjects import Subject, subject_of
+from collsim.diagnosis.subjects import Subject, is_possible, subject_of
 from collsim.library import Profile, load_library
 from collsim.simulation.request.prepare import Machine
 from collsim.topology import Topology
@@ -38,7 +38,7 @@ from collsim.topology import Topology
 if TYPE_CHECKING:
     import networkx as nx
 
-    from collsim.calibration.verdicts import Validation
+    from collsim.calibration.verdicts import CheckedLog, Validation
 
 __all__ = ["chosen_causes", "diagnose", "diagnosed", "gathered_on"]
 
@@ -179,13 +179,13 @@ def diagnosed(
         version=validation.version,
         topology=validation.topology,
         profile=validation.profile,
-        logs=logs,
+        logs=(*logs, *map(_without_times, _hopeless(validation))),
         findings=found.findings,
         unexplained=bool(explained) and not (found.findings and found.findings[0].fits),
         looked_at=found.looked_at,
         evidence=tuple(evidence),
         remarks=(*remarks, *(_which_network(file, topology) for file in doubted)),
-        skipped=tuple(map(str, validation.skipped)),
+        skipped=tuple(map(str, (*validation.skipped, *validation.dropped))),
         warnings=validation.warnings,
     )
 
@@ -285,6 +285,18 @@ def _log(subject: Subject, explained: Sequence[Subject], found: Ranked, *, is_op
         subject.high_s,
         () if place is None else tuple(found.curves[name][place] for name in names),
     )
+
+
+def _hopeless(validation: Validation) -> Iterator[CheckedLog]:
+    """Yield the logs none of whose times is possible."""
+    for log in validation.logs:
+        if log.rows and not any(map(is_possible, log.rows)):
+            yield log
+
+
+def _without_times(log: CheckedLog) -> DiagnosedLog:
+    """Return a log none of whose times is possible: there is nothing to judge by range of sizes."""
+    return DiagnosedLog(log, "broken", 0.0, (), (), (), Curve("healthy", "", (), 0.0, 0.0, 0.0), (), (), ())
 
 
 def _remarks(

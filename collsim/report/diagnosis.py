@@ -74,8 +74,8 @@ def _broken(log: DiagnosedLog) -> str:
     wrong = [row for row in log.flagged if "wrong_results" in row.flags]
     told = [f"{impossible} {of} times impossible"] if impossible else []
     if wrong:
-        most = max(wrong, key=lambda row: row.wrong or 0.0)
-        told.append(f"{len(wrong)} {of} rows with wrong results, {most.wrong:g} at {format_size(most.size_bytes)}")
+        most = max(row.wrong or 0.0 for row in wrong)
+        told.append(f"{len(wrong)} {of} rows with wrong results, up to {most:g} values")
     return ", ".join(told)
 
 

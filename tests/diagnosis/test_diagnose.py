@@ -59,9 +59,9 @@ class TestVerdicts:
         assert found.verdict == "broken"
         assert any("results are wrong" in remark for remark in found.remarks)
 
-    @pytest.mark.parametrize(("times_faster", "impossible", "ranges"), [(3, 3, 3), (1000, 11, 0)])
+    @pytest.mark.parametrize(("times_faster", "impossible", "ranges"), [(3, 3, 3), (200, 11, 0)])
     def test_impossible_times_are_named_with_what_bounds_them(self, tmp_path, times_faster, impossible, ranges):
-        """Every GPU has to send what it has, 450 GB/s at most; at 1000 times no row is left that is possible."""
+        """Every GPU has to send what it has, 450 GB/s at most; at 200 times no row is left that is possible."""
         least = 2**28 if times_faster < 100 else 0
         fast = [(size, time_s / (times_faster if size >= least else 1)) for size, time_s in times_of()]
         found = diagnose(written(tmp_path / "log", fast), "hgx_h100", causes=["few_channels"])
@@ -93,7 +93,7 @@ class TestVerdicts:
 
     def test_rows_with_wrong_results_are_counted(self, tmp_path):
         found = diagnose(written(tmp_path / "log", times_of(), wrong=7), "hgx_h100")
-        assert "broken: 11 of 11 rows with wrong results, 7 at 4 KiB" in render_diagnosis(found)
+        assert "broken: 11 of 11 rows with wrong results, up to 7 values" in render_diagnosis(found)
 
     def test_ranges_are_judged_apart(self, tmp_path):
         slow = [(size, time_s * (2 if size >= 2**28 else 1)) for size, time_s in times_of()]

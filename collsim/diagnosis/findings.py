@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from collsim.calibration.health import FLOOR_S
@@ -235,6 +235,8 @@ class Diagnosis:
     remarks : tuple of str
         What the logs say together: the host that slow pairs share, results that are wrong.
     skipped, warnings : tuple of str
+    said : str
+        As of `collsim.Validation`.
     """
 
     version: str
@@ -247,7 +249,8 @@ class Diagnosis:
     evidence: tuple[Evidence, ...] = ()
     remarks: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
+    said: str = ""
 
     @property
     def verdict(self) -> str:
@@ -269,6 +272,7 @@ class Diagnosis:
             "collsim": self.version,
             "topology": dict(self.topology),
             "profile": dict(self.profile),
+            "said": self.said,
             "verdict": self.verdict,
             "unexplained": self.unexplained,
             "findings": [_finding(found) for found in self.findings],

@@ -37,7 +37,9 @@ def diagnosis_json(diagnosis: Diagnosis) -> str:
 
 def diagnosis_text(diagnosis: Diagnosis) -> str:
     """Return a block per log, then the causes, best first, with what tells them apart and what would fix each."""
-    lines = comments(preamble(diagnosis.version, diagnosis.topology, diagnosis.profile))
+    lines = comments(
+        [*preamble(diagnosis.version, diagnosis.topology, diagnosis.profile), *filter(None, [diagnosis.said])]
+    )
     for log in diagnosis.logs:
         lines += ["", *_log(log, diagnosis.topology["name"])]
     lines += ["", *_causes(diagnosis)]

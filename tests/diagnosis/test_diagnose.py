@@ -87,7 +87,9 @@ class TestVerdicts:
             render_diagnosis(found, "svg")
 
     def test_a_floor_bounds_what_no_wire_does(self, tmp_path):
-        found = diagnose(written(tmp_path / "log", [(4096, 0.3e-6), (2**30, 4e-3)]), "hgx_h100", causes=["few_channels"])
+        found = diagnose(
+            written(tmp_path / "log", [(4096, 0.3e-6), (2**30, 4e-3)]), "hgx_h100", causes=["few_channels"]
+        )
         row = found.logs[0].flagged[0]
         assert (row.size_bytes, row.least_s, row.flags) == (4096, pytest.approx(1e-6), ("below_floor",))
 

@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from collsim.core.errors import Fault, InputError, UnknownNameError
+from collsim.core.errors import Fault, InputError, UnknownNameError, did_you_mean
 
 __all__ = ["DTYPES", "Model", "load_model", "model_names"]
 
@@ -131,9 +131,13 @@ def _checked(model: Model) -> Model:
     if any(not isinstance(getattr(model, name), int) for name in LEAST):
         raise InputError(*faults)  # what follows counts
     faults += [
-        Fault(f'"{getattr(model, name)}" is no data type of tokens', name, "choose fp8, bf16 or nvfp4")
+        Fault(
+            f'"{told}" is no data type of tokens',
+            name,
+            f"{did_you_mean(str(told), [*DTYPES])}choose fp8, bf16 or nvfp4",
+        )
         for name in ("dispatch", "combine")
-        if getattr(model, name) not in DTYPES
+        if (told := getattr(model, name)) not in DTYPES
     ]
     if model.top_k > model.experts >= 1:
         what = f"each token takes {model.top_k} experts, but there are {model.experts}"

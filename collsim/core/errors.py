@@ -67,11 +67,15 @@ def _cut(word: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong: *what*, *where* (file, line, path or flag), *hint* (what to do)."""
+    """One thing that is wrong: *what*, *where* (file, line, path or flag), *hint* (what to do).
+
+    Where one thing is wrong at more places than are named, *places* has all of them.
+    """
 
     what: str
     where: str = ""
     hint: str = ""
+    places: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("what", "where", "hint"):

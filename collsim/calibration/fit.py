@@ -15,13 +15,14 @@ from collsim.calibration.cases import Measured, Skipped, read_cases
 from collsim.calibration.estimates import estimate
 from collsim.calibration.findings import Calibration, Constant, Residual, evidence, is_told
 from collsim.calibration.fit_network import fit_network
+from collsim.calibration.gathered import checked_options, named_topology
 from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.log_placement import on_one_domain
 from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
 from collsim.calibration.scatters import residuals_of, scatter_of
 from collsim.calibration.soundness import sound_rows
-from collsim.calibration.validate import DEFAULT_RCCL, checked_options, named_topology, nothing_left
+from collsim.calibration.validate import DEFAULT_RCCL, nothing_left
 from collsim.core.errors import Fault, Faults, InputError
 from collsim.core.units import format_count
 from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, load_profile, system_of

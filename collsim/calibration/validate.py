@@ -1,37 +1,30 @@
 """Compare measured logs with the model: `validate`.
 
-Logs are read as streams into one entry per distinct case; the cases are predicted once, all sizes of a call together.
-`gather` checks and reads, `compare` predicts and judges; `validate` is both.
+Distinct cases are predicted once, all sizes of a call together. `gather` checks and reads, `compare` predicts and
+judges; `validate` is both.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from collsim._version import __version__
-from collsim.calibration.arguments import checked_environment, checked_margin, checked_operation, checked_paths
-from collsim.calibration.cases import MeasuredCase, Section, Skipped, read_sections
-from collsim.calibration.gpu_models import other_gpus
+from collsim.calibration.arguments import checked_margin
+from collsim.calibration.cases import MeasuredCase, Skipped
+from collsim.calibration.gathered import Gathered, Group, Repeats, gather
 from collsim.calibration.health import MARGIN, health_of, judged
 from collsim.calibration.hidden_nvls import nvls_was_off, without_nvls
-from collsim.calibration.log_placement import MOST_GPUS_OF_A_HOST, mapping, misfit, predicted
+from collsim.calibration.log_placement import mapping, misfit, predicted
 from collsim.calibration.logged_choice import choice_notes
-from collsim.calibration.logs.log_types import ZERO_BYTES, Dropped, Test
-from collsim.calibration.logs.printed_rows import Choice
-from collsim.calibration.logs.reading import LAUNCHES
-from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Unread, Validation
-from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
-from collsim.core.operations import MOST_RANKS, dtype_bytes
+from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Validation
+from collsim.core.errors import Fault, Faults, InputError, ModelError, UnsupportedError
 from collsim.core.progress import steps
-from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
+from collsim.library import DEFAULT_LIBRARY, Profile
 from collsim.simulation.request.prepare import Machine
-from collsim.simulation.request.values import read_items, read_whole
 from collsim.simulation.row import width_notes
 from collsim.topology import Topology
 
@@ -40,16 +33,13 @@ if TYPE_CHECKING:
 
     from collsim.simulation.result import Result, Row
 
-__all__ = ["checked_options", "compare", "gather", "named_topology", "nothing_left", "validate"]
+__all__ = ["compare", "nothing_left", "validate"]
 
 DEFAULT_RCCL = "rccl-2.22"
 """RCCL at the time of most public logs that name no version."""
 
 MOST_SHOWN = 20
 """So many skipped tests are listed when nothing else is left."""
-DROPS_SHOWN = 3
-"""So many of the rows of a file that the reader dropped are listed."""
-
 OF_A_RUN = ("damage", "peers")
 """Entries of a topology that no document on logs has: they are of whole machines, and of runs of several kinds."""
 
@@ -81,7 +71,8 @@ def validate(
         The system that was measured, as of `collsim.simulate`: one scale-up domain, or the cluster on whose nodes the
         ranks were.
     op, ranks, nodes, launch : optional
-        Hold for all logs, whatever they say. *nodes* makes a cluster of a topology that is one host.
+        Hold for all logs, whatever they say. *nodes* makes a cluster of a topology that is one host; by default there
+        are as many as the logs name.
     profile : str or Profile
     library : str, optional
         Such as ``nccl-2.28``, for all logs; by default the one that each log names.
@@ -123,198 +114,6 @@ def validate(
     assert share is not None
     assert asked is not None
     return compare(asked, share)
-
-
-def gather(
-    logs: str | Path | Iterable[str | Path],
-    topo: str | Path | Topology | nx.Graph[Any] | None,
-    *,
-    profile: str | Profile = "auto",
-    machine: Machine | None = None,
-    rank_list: Sequence[int] | None = None,
-    hosts: int | None = None,
-    **told: Any,
-) -> Gathered:
-    """Check what `validate` is asked and read the logs, before anything is predicted; parameters as there.
-
-    *machine* holds the changes of the topology; where nobody says how many nodes there are, there are so many *hosts*.
-
-    Raises
-    ------
-    InputError
-        Every fault of the request and the files.
-    """
-    faults = Faults()
-    topology = faults.attempt(lambda: on_nodes(topo, machine or Machine(), told.get("nodes") or hosts))
-    constants = faults.attempt(load_profile, profile, topology)
-    paths = faults.attempt(checked_paths, logs) or []
-    options = checked_options(told, faults)
-    gathered = Gathered(topology, constants, _gpus(rank_list, topology, faults))
-    for path in dict.fromkeys(map(str, paths)):
-        faults.attempt(gathered.add, path, options)
-    if gathered.other_ranks and not gathered.groups:
-        counts = " or ".join(map(str, sorted(gathered.other_ranks)))
-        what = f"the test has {counts} ranks, the list of ranks {len(gathered.rank_list)}"
-        faults.append(Fault(what, "rank_list", f"list {counts} GPUs, in the order of the ranks, or leave it out"))
-    faults.raise_any()
-    return gathered
-
-
-def on_nodes(topo: Any, machine: Machine, nodes: int | None) -> Topology:
-    """Return the machine; where it is one host with adapters and there are several *nodes*, so many of it.
-
-    Raises
-    ------
-    InputError
-        Whatever is wrong with it.
-    """
-    if isinstance(nodes, int) and nodes > 1 and isinstance(topo, str | Path):
-        alone = Machine().of(topo)  # figures of a fabric need the nodes that are added here
-        if alone.cluster is None and alone.n_gpus <= MOST_GPUS_OF_A_HOST:
-            return machine.also([f"scale_out.nodes={nodes}"]).of(topo)
-    return machine.of(topo)
-
-
-def named_topology(topo: Any, faults: Faults) -> Topology | None:
-    """Return the topology; None, with its faults added, if there is none."""
-    return faults.attempt(Machine().of, topo)
-
-
-def _gpus(rank_list: Any, topology: Topology | None, faults: Faults) -> tuple[int, ...]:
-    """Return the GPUs of a list of ranks; none if there is no list, or something is wrong with it."""
-    if rank_list is None or topology is None:
-        return ()
-    last = (topology if topology.damage is None else topology.damage.healthy).n_gpus - 1
-    hint, before = f"{topology.name} has GPUs 0 to {last}", len(faults)
-    entries = read_items(rank_list, "rank_list", hint, faults)
-    gpus = tuple(read_whole(entry, "rank_list", "GPU", f"write [0, 1, 2]; {hint}", faults) for entry in entries)
-    if beyond := [gpu for gpu in gpus if not 0 <= gpu <= last]:
-        faults.append(Fault(f"GPU {beyond[0]} is out of range", "rank_list", hint))
-    return gpus if len(faults) == before else ()
-
-
-def checked_options(told: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
-    """Return the checked options that hold for all logs; a faulty one is None, its faults are added to *faults*."""
-    checks: dict[str, Callable[[Any], Any]] = {
-        "op": checked_operation,
-        "dtype": lambda name: dtype_bytes(str(name))[0],
-        "library": lambda name: load_library(name).name,
-        "environment": checked_environment,
-        "launch": _launch,
-        "ranks": partial(_count, "ranks"),
-        "nodes": partial(_count, "nodes"),
-    }
-    return {
-        name: None if value is None else faults.attempt(checks[name], value, where=name) for name, value in told.items()
-    }
-
-
-def _launch(value: Any) -> str:
-    if value not in LAUNCHES:
-        raise UnknownNameError("launch", str(value), LAUNCHES, "launch")
-    return str(value)
-
-
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(Fault(f'{name} "{value}" is not a whole number above 0', name, "such as 8"))
-    if value > MOST_RANKS:
-        raise InputError(Fault(f"{value} {name} are more than {MOST_RANKS:,}", name, "such as 8"))
-    return value
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Repeats:
-    """The rows of one case: times in seconds, 8 bytes a row."""
-
-    line: int
-    times_s: array[float] = field(default_factory=lambda: array("d"))
-    wrong: float | None = None
-    choice: Choice | None = None
-
-
-@dataclass(slots=True)
-class _Group:
-    """Tests of a file that were run alike on the same hosts; *notes* are keys for their order."""
-
-    file: str
-    line: int
-    case: MeasuredCase
-    hosts: tuple[str, ...]
-    notes: dict[str, None] = field(default_factory=dict)
-    cases: dict[MeasuredCase, _Repeats] = field(default_factory=dict)
-    failed: bool = False
-    library_version: str | None = None
-
-
-@dataclass(slots=True)
-class _Drops:
-    """Parts of a file that the reader dropped: their number and the first of them; rows of zero bytes are no loss."""
-
-    count: int = 0
-    first: list[Dropped] = field(default_factory=list)
-
-    def add(self, test: Test) -> None:
-        lost = [drop for drop in test.dropped if drop.reason != ZERO_BYTES]
-        self.count += test.n_dropped - len(test.dropped) + len(lost)
-        self.first += lost[: DROPS_SHOWN - len(self.first)]
-
-
-class Gathered:
-    """Measured cases of all logs, by file, hosts and kind of call; a new case adds an entry, each row 8 bytes."""
-
-    def __init__(self, topology: Topology | None, constants: Profile | None, rank_list: tuple[int, ...] = ()) -> None:
-        self.topology, self.constants, self.rank_list = topology, constants, rank_list
-        self.system = "" if topology is None else topology.name
-        self.groups: dict[tuple[Any, ...], _Group] = {}
-        self.skipped: list[Skipped] = []
-        self.other_ranks: set[int] = set()
-        self.dropped: list[Unread] = []
-
-    def add(self, path: str, options: Mapping[str, Any]) -> None:
-        """Read a log."""
-        drops = _Drops()
-        for found in read_sections(path, seen=drops.add, **options):
-            section = self._placed(found) if isinstance(found, Section) else found
-            if isinstance(section, Skipped):
-                self.skipped.append(section)
-            else:
-                self._add_section(section)
-        if drops.count:
-            self.dropped.append(Unread("stdin" if path == "-" else path, drops.count, tuple(drops.first)))
-
-    def _placed(self, section: Section) -> Section | Skipped:
-        """Return a section with its ranks on the GPUs that the caller lists."""
-        if not self.rank_list or self.topology is None:
-            return section
-        if len(self.rank_list) != section.case.all_ranks:
-            self.other_ranks.add(section.case.all_ranks)
-            reason = f"the test has {section.case.all_ranks} ranks, the list of ranks {len(self.rank_list)}"
-            return Skipped(section.file, section.line, reason)
-        cluster = self.topology.cluster
-        each = self.topology.n_gpus if cluster is None else cluster.node.n_gpus
-        seats = tuple(divmod(gpu, each) for gpu in self.rank_list)
-        nodes = 1 + max(host for host, _ in seats)
-        return replace(section, case=replace(section.case, seats=seats, nodes=None if cluster is None else nodes))
-
-    def _add_section(self, section: Section) -> None:
-        key = (section.file, section.source, section.hosts, section.case)
-        new = _Group(section.file, section.line, section.case, section.hosts)
-        group = self.groups.setdefault(key, new)
-        group.notes.update(dict.fromkeys(section.notes))
-        group.failed |= section.test.run.failed
-        group.library_version = group.library_version or section.test.run.library_version
-        if self.topology is not None and (others := other_gpus(section.test.run.gpus, self.topology)):
-            group.notes[f"{others}: the verdicts say nothing of these GPUs"] = None
-        for row in section.rows():
-            found = group.cases.setdefault(row.case, _Repeats(row.line))
-            found.times_s.append(row.time_s(self.system))
-            found.choice = found.choice or row.choice
-            if row.wrong is not None:
-                found.wrong = max(found.wrong or 0.0, row.wrong)
 
 
 # --- predicting ------------------------------------------------------------------------------------------------------
@@ -433,11 +232,12 @@ def compare(gathered: Gathered, margin: float = MARGIN, *, settles_nvls: bool = 
         logs=tuple(logs),
         skipped=tuple(skipped),
         dropped=tuple(gathered.dropped),
-        warnings=tuple(model.warnings),
+        warnings=(*gathered.warnings, *model.warnings),
+        said=gathered.said,
     )
 
 
-def _with_nvls_settled(group: _Group, model: _Model) -> _Group:
+def _with_nvls_settled(group: Group, model: _Model) -> Group:
     """Return the group with NVLS turned off if its times fit that better."""
     if model.default is None:
         return group
@@ -457,7 +257,7 @@ def nothing_left(skipped: Sequence[Skipped], last: Fault) -> InputError:
     return InputError(*faults, last)
 
 
-def _checked_log(group: _Group, model: _Model, margin: float) -> CheckedLog:
+def _checked_log(group: Group, model: _Model, margin: float) -> CheckedLog:
     """Return the rows of a group beside their predictions, and those that have none."""
     rows: list[JudgedCase] = []
     refused: list[RefusedCase] = []
@@ -485,7 +285,7 @@ def _damage(topology: Topology) -> Iterator[str]:
         yield f"predicted with {topology.damage.summary}"
 
 
-def _row(case: MeasuredCase, found: _Repeats, answer: Row) -> JudgedCase:
+def _row(case: MeasuredCase, found: Repeats, answer: Row) -> JudgedCase:
     """Return a measured case beside its prediction."""
     return JudgedCase(
         case=case,

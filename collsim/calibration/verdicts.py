@@ -278,6 +278,8 @@ class Validation(Tabular):
     dropped : tuple of Unread
         One for each file of which the reader dropped something.
     warnings : tuple of str
+    said : str
+        What the logs say of the machine that no caller said, such as how many nodes there were; empty if nothing.
     """
 
     version: str
@@ -288,6 +290,7 @@ class Validation(Tabular):
     skipped: tuple[Skipped, ...] = ()
     dropped: tuple[Unread, ...] = ()
     warnings: tuple[str, ...] = ()
+    said: str = ""
 
     tolerance = old_name("tolerance", "margin")
 
@@ -352,6 +355,7 @@ class Validation(Tabular):
             "topology": dict(self.topology),
             "profile": dict(self.profile),
             "tolerance": self.margin,
+            "said": self.said,
             "logs": [log.to_dict() for log in self.logs],
             "rows": [row for _, row in self._filed()],
             "refused": [{"file": file, **each.to_dict()} for file, each in self.refused],

@@ -94,6 +94,10 @@ def cli() -> None:
       collsim topo list
       collsim doctor
 
+    Operations: all_reduce, all_gather, reduce_scatter, all_to_all, all_to_all_v, broadcast, reduce, gather, scatter,
+    send_recv. Systems: collsim topo list. Algorithms (--algo all), libraries, fabrics and networks: collsim run --help.
+    Models with experts: collsim moe --list-models.
+
     Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 a check failed, 2 wrong request or file,
     3 the model has no answer, 4 a part of what was asked is answered and the rest refused, 130 interrupted.
     """  # noqa: D301 - \b keeps the lines that follow it as they are

@@ -86,13 +86,14 @@ def diagnose(
 
 def _diagnosed(flags: dict[str, Any], faults: Faults) -> Diagnosis:
     """Check everything that was asked, raise all that is wrong with it, and diagnose."""
-    from collsim.diagnosis.judgement import chosen_causes, diagnosed, gathered_on
+    from collsim.calibration.gathered import gather
+    from collsim.diagnosis.judgement import chosen_causes, diagnosed
 
     machine, rank_list = machine_of(flags, faults)
     options = {"profile": flags["profile"], "rank_list": rank_list, **told_of_logs(flags, faults)}
     names = None if flags["causes"] is None else [name.strip() for name in flags["causes"].split(",")]
     causes = faults.attempt(chosen_causes, names)
-    gathered = faults.attempt(lambda: gathered_on(flags["logs"], flags["topo"], machine=machine, **options))
+    gathered = faults.attempt(lambda: gather(flags["logs"], flags["topo"], machine=machine, **options))
     faults.raise_any()
     assert gathered is not None
     assert causes is not None

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["moe"]
 
-OWN_MODEL = ("experts", "top_k", "hidden")
-"""Figures that say a model without a name."""
-
 
 def _listing(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     """Print the models or the kernels that there are, and leave."""
@@ -149,7 +146,7 @@ def _check_drawing(sizes: list[int], faults: Faults) -> None:
 def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
     """Return the arguments of `prepare`; what could not be read is left out, its faults kept."""
     from collsim.cli import texts
-    from collsim.moe.request import Laws
+    from collsim.moe.request import OWN_MODEL, USUAL_MODEL, Laws
     from collsim.simulation.request.prepare import Machine
 
     def read(name: str, parse: Callable[[str, str], Any]) -> Any:
@@ -158,11 +155,10 @@ def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
 
     whole = ("experts", "top_k", "hidden", "layers", "expert_groups", "group_limit")
     figures = {name.removeprefix("expert_"): read(name, texts.read_number) for name in whole}
-    own = flags["model"] is None and any(flags[name] is not None for name in OWN_MODEL)
-    unread = own and any(flags[name] is not None and figures[name] is None for name in OWN_MODEL)
+    unread = any(flags[name] is not None and figures[name] is None for name in OWN_MODEL)
     redundant = read("redundant", texts.read_number)
     return {
-        "model": None if own and not unread else flags["model"] or "deepseek-v3",
+        "model": flags["model"] or (USUAL_MODEL if unread else None),
         "ep": read("ep", texts.read_counts),
         "tokens": read("tokens", texts.read_tokens),
         "laws": Laws(

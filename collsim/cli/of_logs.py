@@ -34,7 +34,7 @@ def _told(hosts: str = "") -> tuple[Callable[..., Any], ...]:
 
 TOLD = _told()
 MEASURED = (
-    *_told("; makes a cluster of a node"),
+    *_told("; they make a cluster of a node"),
     click.option(
         "--profile",
         default="auto",

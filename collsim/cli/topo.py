@@ -40,9 +40,15 @@ def topo() -> None:
       changes:
         - {a: gpu0, b: gpu1, bandwidth: 300 GB/s, latency: 250 ns}
 
-    `topo show NAME --format yaml` writes out every node and link, for what is like none of them. In Python a
-    NetworkX graph will do, nx.grid_graph([4, 4, 4], periodic=True) for a torus, with bandwidth_Bps and latency_s on
-    every edge. More: docs/topologies.md.
+    Adapters: "nic: {per_gpu: 2}" gives every GPU two, "nic: {shared_by: 4}" four GPUs one, which makes two of a node
+    of eight. `topo show NAME --format yaml` writes out every node and link, for what is like none of them.
+
+    \b
+    In Python a NetworkX graph will do, for a torus nx.grid_graph([4, 4, 4],
+    periodic=True). Nodes are GPUs unless their kind is switch, nic or cpu:
+      graph.add_node("sw0", kind="switch", latency_s=2e-7)
+      graph.add_edge("gpu0", "sw0", bandwidth_Bps=50e9, latency_s=5e-7)
+    Every edge has both, bytes/s one way and seconds. More: docs/topologies.md
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 

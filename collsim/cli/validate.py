@@ -66,7 +66,7 @@ def validate(
       collsim validate all_reduce.log --topo hgx_h100
       collsim validate logs/*.log --topo mi300x_ubb8 --format csv -o errors.csv
       mpirun ... | collsim validate - --topo hgx_b200 --strict
-      collsim validate two_nodes.log --topo dgx_a100 --nodes 2 --set nic.bandwidth="100 Gb/s" --min-busbw "45 GB/s"
+      collsim validate two_nodes.log --topo dgx_a100 --set nic.bandwidth="100 Gb/s" --min-busbw "45 GB/s"
 
     Exit code 1: a row has wrong results or is faster than the wires allow, or a log says that its test failed; with
     --strict also if a row is outside the interval of its prediction, or outside 25 % where the profile has no interval;
@@ -109,8 +109,9 @@ def _rate(text: str) -> float:
 
 def _validated(flags: dict[str, Any], faults: Faults) -> Validation:
     """Check everything that was asked, raise all that is wrong with it, and compare."""
+    from collsim.calibration.gathered import gather
     from collsim.calibration.health import MARGIN
-    from collsim.calibration.validate import compare, gather
+    from collsim.calibration.validate import compare
     from collsim.core.units import parse_fraction
 
     told = told_of_logs(flags, faults)

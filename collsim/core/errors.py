@@ -67,11 +67,15 @@ def _cut(word: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong: *what*, *where* (file, line, path or flag), *hint* (what to do)."""
+    """One thing that is wrong: *what*, *where* (file, line, path or flag), *hint* (what to do).
+
+    Where one thing is wrong at more places than are named, *places* has all of them.
+    """
 
     what: str
     where: str = ""
     hint: str = ""
+    places: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("what", "where", "hint"):
@@ -245,13 +249,21 @@ def _all(known: Sequence[str]) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Return the entry of *known* most like *name* in any case, or None if none is close.
+    """Return the entry of *known* most like *name* in any case, or the one that it is short for; None if none is close.
 
     >>> nearest("mi355_ubb8", ["mi300x_ubb8", "mi355x_ubb8"]), nearest("LL12", ["LL128", "Simple"])
     ('mi355x_ubb8', 'LL128')
+    >>> nearest("ib", ["efa", "infiniband", "roce"]), nearest("x", ["spectrum_x"])
+    ('infiniband', None)
     """
     import difflib
 
     by_case = {each.lower(): each for each in reversed(known)}
-    found = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.6)
-    return by_case[found[0]] if found else None
+    found = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.6) or _long_for(name.lower(), by_case)
+    return by_case[found[0]] if len(found) == 1 else None
+
+
+def _long_for(name: str, known: Iterable[str]) -> list[str]:
+    """Return the entries that begin as *name* does and have all of its two or more letters, in their order."""
+    letters = re.compile(".*".join(map(re.escape, name)))
+    return [each for each in known if letters.match(each)] if len(name) > 1 and name.isalnum() else []

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["name_of_input", "narrowed", "open_input", "read_input", "read_input_or_stdin", "wide_encoding"]
+__all__ = ["beside", "name_of_input", "narrowed", "open_input", "read_input", "read_input_or_stdin", "wide_encoding"]
 
 WAIT_S = 5.0
 """So long a pipe may be without anyone who writes to it (chosen); who has opened it may take any time."""
@@ -48,6 +48,25 @@ def name_of_input(path: str | os.PathLike[str]) -> str:
     ('ring.json', 'stdin')
     """
     return "stdin" if os.fspath(path) == "-" else os.fspath(path)
+
+
+def beside(path: str | os.PathLike[str]) -> str:
+    """Return the beginning of a hint that offers a file with a name like that of one that is not there; else empty.
+
+    >>> beside("examples/sweep.yml")
+    'did you mean "examples/sweep.yaml"? '
+    """
+    from collsim.core.errors import nearest
+
+    with suppress(OSError, ValueError):
+        file = Path(path)
+        near = (
+            None
+            if file.exists()
+            else nearest(file.name, [each.name for each in file.parent.iterdir() if each.is_file()])
+        )
+        return f'did you mean "{file.parent / near}"? ' if near else ""
+    return ""
 
 
 def _open_pipe(path: str | os.PathLike[str]) -> BinaryIO:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from collsim.calibration.verdicts import CheckedLog
+from collsim.calibration.health import FLOOR_S
+from collsim.calibration.verdicts import CheckedLog, JudgedCase
 from collsim.core.methods import telling_arguments
 
-__all__ = ["Curve", "DiagnosedLog", "Diagnosis", "Evidence", "Finding", "SizeRange", "Suspect"]
+__all__ = ["Curve", "DiagnosedLog", "Diagnosis", "Evidence", "Finding", "Flagged", "SizeRange", "Suspect"]
 
 SCHEMA = "collsim.diagnose/1"
 MOST_TOLD = 4
@@ -117,8 +118,55 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Flagged:
+    """A row that no interval excuses: its results are wrong, or its time is below what is possible.
+
+    Attributes
+    ----------
+    line : int
+    size_bytes : int
+    measured_s, least_s : float
+        The fastest of its repeats, and what no time is below.
+    bound : str
+        Where *least_s* comes from.
+    wrong : float or None
+        Values that are wrong, if they were checked.
+    flags : tuple of str
+        As of `collsim.calibration.verdicts.FLAGS`.
+    """
+
+    line: int
+    size_bytes: int
+    measured_s: float
+    least_s: float
+    bound: str
+    wrong: float | None
+    flags: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """Measured time over the least that is possible."""
+        return self.measured_s / self.least_s
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the time is below what is possible."""
+        return any(flag.startswith("below") for flag in self.flags)
+
+
+def _flagged(row: JudgedCase) -> Flagged:
+    by_floor = row.lower_bound_s < FLOOR_S
+    bound = "no collective is over sooner" if by_floor else row.bound
+    least_s = max(row.lower_bound_s, FLOOR_S)
+    return Flagged(row.line, row.case.size_bytes, row.fastest_s, least_s, bound, row.wrong, row.flags)
+
+
+@dataclass(frozen=True, slots=True)
 class DiagnosedLog:
-    """A log: its ranges of sizes, the healthy curve and those of the causes that were found."""
+    """A log: its ranges of sizes, the healthy curve and those of the causes that were found.
+
+    Sizes, times and ranges are empty where none of its times is possible.
+    """
 
     log: CheckedLog
     verdict: str
@@ -130,6 +178,11 @@ class DiagnosedLog:
     low_s: tuple[float, ...]
     high_s: tuple[float, ...]
     curves: tuple[Curve, ...]
+
+    @property
+    def flagged(self) -> list[Flagged]:
+        """Rows with wrong results or an impossible time, the time that is farthest below its bound first."""
+        return sorted((_flagged(row) for row in self.log.rows if row.flags), key=lambda row: row.share)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the log as the JSON schema wants it."""
@@ -152,6 +205,7 @@ class DiagnosedLog:
             "healthy_lo_s": list(self.low_s),
             "healthy_hi_s": list(self.high_s),
             "curves": [_plain(curve) | {"times_s": list(curve.times_s)} for curve in (self.healthy, *self.curves)],
+            "flagged": [asdict(row) | {"flags": list(row.flags)} for row in self.flagged],
             "notes": list(self.log.notes),
         }
 
@@ -181,6 +235,8 @@ class Diagnosis:
     remarks : tuple of str
         What the logs say together: the host that slow pairs share, results that are wrong.
     skipped, warnings : tuple of str
+    said : str
+        As of `collsim.Validation`.
     """
 
     version: str
@@ -193,7 +249,8 @@ class Diagnosis:
     evidence: tuple[Evidence, ...] = ()
     remarks: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
+    said: str = ""
 
     @property
     def verdict(self) -> str:
@@ -215,6 +272,7 @@ class Diagnosis:
             "collsim": self.version,
             "topology": dict(self.topology),
             "profile": dict(self.profile),
+            "said": self.said,
             "verdict": self.verdict,
             "unexplained": self.unexplained,
             "findings": [_finding(found) for found in self.findings],

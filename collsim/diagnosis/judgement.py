@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collsim.calibration.arguments import checked_margin, checked_paths
+from collsim.calibration.arguments import checked_margin
+from collsim.calibration.gathered import Gathered, gather
 from collsim.calibration.health import MARGIN
-from collsim.calibration.validate import Gathered, compare, gather
+from collsim.calibration.validate import compare
 from collsim.core.errors import Fault, Faults, InputError, chosen
 from collsim.diagnosis.causes import Cause, all_causes, changes_of, meets
 from collsim.diagnosis.curves import Bench
@@ -30,7 +31,7 @@ from collsim.diagnosis.evidence import (
 from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Evidence
 from collsim.diagnosis.fit import fit_of
 from collsim.diagnosis.ranking import Ranked, ranked
-from collsim.diagnosis.subjects import Subject, subject_of
+from collsim.diagnosis.subjects import Subject, is_possible, subject_of
 from collsim.library import Profile, load_library
 from collsim.simulation.request.prepare import Machine
 from collsim.topology import Topology
@@ -38,9 +39,9 @@ from collsim.topology import Topology
 if TYPE_CHECKING:
     import networkx as nx
 
-    from collsim.calibration.verdicts import Validation
+    from collsim.calibration.verdicts import CheckedLog, Validation
 
-__all__ = ["chosen_causes", "diagnose", "diagnosed", "gathered_on"]
+__all__ = ["chosen_causes", "diagnose", "diagnosed"]
 
 MOST_LOGS = 4
 """So many logs are explained together: the slowest. Each takes some seconds."""
@@ -80,7 +81,7 @@ def diagnose(
     Parameters
     ----------
     logs, topo, op, ranks, nodes, launch, profile, library, environment, rank_list, overrides, fail, degrade, margin
-        As of `collsim.validate`; by default there are as many nodes as the logs name.
+        As of `collsim.validate`.
     causes : sequence of str, optional
         Names of causes to look at; all that the machine can have by default.
 
@@ -103,34 +104,12 @@ def diagnose(
     wanted, share = faults.attempt(chosen_causes, causes), faults.attempt(checked_margin, margin)
     machine = Machine(overrides, fail, degrade)
     told = {"op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment}
-    gathered = faults.attempt(
-        lambda: gathered_on(logs, topo, profile=profile, machine=machine, rank_list=rank_list, **told)
-    )
+    gathered = faults.attempt(lambda: gather(logs, topo, profile=profile, machine=machine, rank_list=rank_list, **told))
     faults.raise_any()
     assert gathered is not None
     assert wanted is not None
     assert share is not None
     return diagnosed(gathered, topo, machine, wanted, share)
-
-
-def gathered_on(
-    logs: str | Path | Iterable[str | Path],
-    topo: Any,
-    *,
-    machine: Machine,
-    profile: str | Profile = "auto",
-    **told: Any,
-) -> Gathered:
-    """Return the rows of the logs on a machine with as many nodes as they name; raises as `gather` does.
-
-    Stdin, which cannot be read twice, does not say how many.
-    """
-    files, nodes = [path for path in checked_paths(logs) if str(path) != "-"], None
-    if files and told.get("nodes") is None and isinstance(topo, str | Path):
-        first = {name: value for name, value in told.items() if name != "rank_list"}
-        alone = gather(files, topo, profile=profile, **first)
-        nodes = max((group.case.nodes or 1 for group in alone.groups.values()), default=1)
-    return gather(logs, topo, profile=profile, machine=machine, hosts=nodes, **told)
 
 
 def chosen_causes(names: Sequence[str] | None) -> tuple[Cause, ...]:
@@ -179,14 +158,15 @@ def diagnosed(
         version=validation.version,
         topology=validation.topology,
         profile=validation.profile,
-        logs=logs,
+        logs=(*logs, *map(_without_times, _hopeless(validation))),
         findings=found.findings,
         unexplained=bool(explained) and not (found.findings and found.findings[0].fits),
         looked_at=found.looked_at,
         evidence=tuple(evidence),
         remarks=(*remarks, *(_which_network(file, topology) for file in doubted)),
-        skipped=tuple(map(str, validation.skipped)),
+        skipped=tuple(map(str, (*validation.skipped, *validation.dropped))),
         warnings=validation.warnings,
+        said=validation.said,
     )
 
 
@@ -285,6 +265,18 @@ def _log(subject: Subject, explained: Sequence[Subject], found: Ranked, *, is_op
         subject.high_s,
         () if place is None else tuple(found.curves[name][place] for name in names),
     )
+
+
+def _hopeless(validation: Validation) -> Iterator[CheckedLog]:
+    """Yield the logs none of whose times is possible."""
+    for log in validation.logs:
+        if log.rows and not any(map(is_possible, log.rows)):
+            yield log
+
+
+def _without_times(log: CheckedLog) -> DiagnosedLog:
+    """Return a log none of whose times is possible: there is nothing to judge by range of sizes."""
+    return DiagnosedLog(log, "broken", 0.0, (), (), (), Curve("healthy", "", (), 0.0, 0.0, 0.0), (), (), ())
 
 
 def _remarks(

@@ -30,7 +30,7 @@ from collsim.topology import Topology
 
 Float = NDArray[np.float64]
 
-__all__ = ["Subject", "subject_of"]
+__all__ = ["Subject", "is_possible", "subject_of"]
 
 EDGES = (2**20, RATES_FROM_BYTES, 2**28)
 """Ranges of sizes: launch times and latency, pipelines that fill, those that are nearly full, rates."""
@@ -119,9 +119,14 @@ def _rest(noise: Noise) -> list[int]:
     return [row for row in range(len(noise.sizes)) if row not in dips or len(dips) > MOST_DIPS]
 
 
+def is_possible(row: JudgedCase) -> bool:
+    """Return whether a time is one that the wires allow."""
+    return "below_bound" not in row.flags and "below_floor" not in row.flags
+
+
 def subject_of(log: CheckedLog, margin: float, topology: Topology) -> Subject | None:
     """Return the kind of rows that a log has most of; None if none of them has a sound time."""
-    sound = [row for row in log.rows if "below_bound" not in row.flags and "below_floor" not in row.flags]
+    sound = [row for row in log.rows if is_possible(row)]
     kinds = Counter(_kind(row) for row in sound)
     if not kinds:
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from collsim.calibration.logs.reading import read_log
 from collsim.core.errors import CollsimError, Fault, Faults, SpecError
-from collsim.core.input_files import name_of_input, read_input_or_stdin
+from collsim.core.input_files import beside, name_of_input, read_input_or_stdin
 from collsim.core.operations import operation
 from collsim.explanation.account import explained
 from collsim.explanation.contents import Contents, Document, Measured
@@ -105,7 +105,7 @@ def _content(file: str) -> bytes:
         content = read_input_or_stdin(file, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise SpecError(Fault(f"cannot be read: {reason}", file, HINT)) from None
+        raise SpecError(Fault(f"cannot be read: {reason}", file, beside(file) + HINT)) from None
     if len(content) > MAX_FILE_BYTES:
         raise SpecError(Fault(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB", file, HINT))
     if not content.strip():

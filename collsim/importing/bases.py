@@ -18,7 +18,7 @@ from collsim.topology.zoo import zoo_names
 if TYPE_CHECKING:
     from collsim.topology.model import Topology
 
-__all__ = ["Base", "adapter_count", "base_of", "has_sockets", "link_counts", "switch_counts"]
+__all__ = ["Base", "adapter_count", "adapters_of", "base_of", "has_sockets", "link_counts", "switch_counts"]
 
 PCIE4, PCIE5 = "l40s_8gpu", "pcie_gen5_8gpu"
 PCIE5_FROM_BPS = 40e9
@@ -218,10 +218,16 @@ def has_sockets(topology: Topology) -> bool:
     return "cpu" in topology.wiring.node_kinds
 
 
+def adapters_of(topology: Topology) -> tuple[int, int]:
+    """Return how many GPUs share adapters, and how many adapters these have; one where no file says how many."""
+    facts = {fact.path: fact.value for fact in topology.facts}
+    return int(facts.get("nic.shared_by", 1)), int(facts.get("nic.per_gpu", 1))
+
+
 def adapter_count(topology: Topology, n_gpus: int) -> int:
     """Return the adapters of so many GPUs of a system, at least one."""
-    facts = {fact.path: fact.value for fact in topology.facts}
-    return max(1, round(n_gpus * facts.get("nic.per_gpu", 1) / facts.get("nic.shared_by", 1)))
+    shared, each = adapters_of(topology)
+    return max(1, round(n_gpus * each / shared))
 
 
 def link_counts(topology: Topology, n_gpus: int) -> dict[tuple[int, int], int]:

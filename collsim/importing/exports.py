@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from collsim.core.errors import Fault, UnknownNameError, UnsupportedError
-from collsim.importing.bases import has_sockets, link_counts, switch_counts
+from collsim.importing.bases import adapters_of, has_sockets, link_counts, switch_counts
 from collsim.importing.dimensions import dimensions_of
 from collsim.importing.nccl_xml import GPU_MODELS
 from collsim.topology import Topology
@@ -83,9 +83,8 @@ def _nccl_xml(topology: Topology) -> str:
 
 def _adapters(topology: Topology) -> tuple[int, int]:
     """Return how many GPUs share adapters, and how many adapters these have; none of a node whose file says nothing."""
-    facts = {fact.path: fact.value for fact in topology.facts}
-    each = int(facts.get("nic.per_gpu", 1)) if "nic.bandwidth" in facts else 0
-    return int(facts.get("nic.shared_by", 1)), each
+    shared, each = adapters_of(topology)
+    return shared, each if any(fact.path == "nic.bandwidth" for fact in topology.facts) else 0
 
 
 def _nvidia_smi(topology: Topology) -> str:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, Faults, SpecError, UnknownNameError
-from collsim.core.input_files import name_of_input, narrowed, read_input_or_stdin
+from collsim.core.input_files import beside, name_of_input, narrowed, read_input_or_stdin
 from collsim.core.kinds import shown
 from collsim.core.methods import telling_arguments
 from collsim.importing.machine import Ask, Assumption, Machine
@@ -247,7 +247,7 @@ def _content(source: Any) -> tuple[bytes, str]:
     try:
         content = read_input_or_stdin(source, MOST_BYTES)
     except FileNotFoundError:
-        raise SpecError(Fault("no such file", str(source), "check the path")) from None
+        raise SpecError(Fault("no such file", str(source), f"{beside(source)}check the path")) from None
     except IsADirectoryError:
         raise SpecError(Fault("this is a directory, not a file", str(source), "name a file in it")) from None
     except (OSError, ValueError) as error:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collsim.core.errors import Fault, InputError, SpecError, VerificationError
-from collsim.core.input_files import name_of_input, narrowed, read_input_or_stdin
+from collsim.core.input_files import beside, name_of_input, narrowed, read_input_or_stdin
 from collsim.core.operations import operation
 from collsim.core.units import parse_size_bytes
 from collsim.importing.msccl import MOST_BYTES, RECEIVES, SENDS, Block, Program, Step, read_msccl
@@ -70,7 +70,7 @@ def import_schedule(file: str | Path, size: str | int = "1M") -> Schedule:
         content = narrowed(read_input_or_stdin(file, MOST_BYTES))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise SpecError(Fault(f"cannot be read: {reason}", str(file), "check the path")) from None
+        raise SpecError(Fault(f"cannot be read: {reason}", str(file), f"{beside(file)}check the path")) from None
     form, name = format_of(content), name_of_input(file)
     if form is not None and form.key != "msccl":
         raise SpecError(Fault(f"this is {form.name}, no algorithm of MSCCL", name, form.hint.replace("{file}", name)))

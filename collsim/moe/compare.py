@@ -25,7 +25,7 @@ Cases = dict[str, tuple[int, MoeRequest | None]]
 
 def compare_moe(
     topos: Sequence[Any],
-    model: str | Model | None = "deepseek-v3",
+    model: str | Model | None = None,
     *,
     ep: int | Sequence[int] | None = None,
     **asked: Unpack[Arguments],

@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from collsim.core.errors import Fault, InputError, UnknownNameError
+from collsim.core.errors import Fault, Faults, InputError, UnknownNameError, did_you_mean
 
 __all__ = ["DTYPES", "Model", "load_model", "model_names"]
 
@@ -109,7 +109,12 @@ def load_model(name: str | Model | None = None, **changes: Any) -> Model:
         needed = ("experts", "top_k", "hidden")
         if missing := [each for each in needed if each not in changes]:
             hint = f"give it, or name a model: {', '.join(model_names())}"
-            raise InputError(*(Fault("not given, and no model is named", each, hint) for each in missing))
+            faults = Faults()
+            faults += [Fault("not given, and no model is named", each, hint) for each in missing]
+            faults.attempt(
+                _checked, Model("custom", **{"experts": MOST, "top_k": 1, "hidden": 1, **changes, "groups": 1})
+            )
+            faults.raise_any()
         return _checked(Model("custom", **changes))
     key = name.strip().lower()
     if key not in _presets():
@@ -131,9 +136,13 @@ def _checked(model: Model) -> Model:
     if any(not isinstance(getattr(model, name), int) for name in LEAST):
         raise InputError(*faults)  # what follows counts
     faults += [
-        Fault(f'"{getattr(model, name)}" is no data type of tokens', name, "choose fp8, bf16 or nvfp4")
+        Fault(
+            f'"{told}" is no data type of tokens',
+            name,
+            f"{did_you_mean(str(told), [*DTYPES])}choose fp8, bf16 or nvfp4",
+        )
         for name in ("dispatch", "combine")
-        if getattr(model, name) not in DTYPES
+        if (told := getattr(model, name)) not in DTYPES
     ]
     if model.top_k > model.experts >= 1:
         what = f"each token takes {model.top_k} experts, but there are {model.experts}"

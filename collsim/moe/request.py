@@ -29,6 +29,10 @@ __all__ = ["PHASES", "Laws", "MoeRequest", "ask", "sm_faults"]
 PHASES = {"prefill": (4096, "normal"), "decode": (128, "low_latency")}
 """Tokens of each rank and mode in the tests that come with DeepEP (tests/test_internode.py, test_low_latency.py)."""
 MOST_SMS, MOST_TOKENS, MOST_RANKS, MOST_COPIES, MOST_SEEDS = 1024, 1 << 24, 1 << 20, 1 << 16, 10_000
+USUAL_MODEL = "deepseek-v3"
+"""Where no model is named and no figure says one of its own."""
+OWN_MODEL = ("experts", "top_k", "hidden")
+"""Figures that say a model without a name, all of them."""
 ANY_MODEL = Model("any", experts=1, top_k=1, hidden=1)
 """Stand-in for a model that could not be read, so that the rest is checked as well."""
 
@@ -101,6 +105,9 @@ def ask(
 ) -> MoeRequest:
     """Check a question as of `collsim.moe.simulate_moe`; *laws* are of the routing, *machine* changes the topology.
 
+    *figures* are those of the model that are said. Without its name they say one of their own, if they have any of
+    `OWN_MODEL`, which are then needed all.
+
     Raises
     ------
     InputError
@@ -171,6 +178,8 @@ def _places(
 
 def _model(name: str | Model | None, figures: Mapping[str, Any], faults: Faults) -> Model | None:
     """Return the model; figures are checked beside a name that nobody knows, too."""
+    if name is None and all(figures.get(each) is None for each in OWN_MODEL):
+        name = USUAL_MODEL
     if not isinstance(name, str | Model | None):
         faults.attempt(load_model, str(name))
         return None

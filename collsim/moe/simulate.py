@@ -51,7 +51,7 @@ SATURATED = 0.5
 
 def simulate_moe(
     topo: str | Path | Topology | nx.Graph[Any],
-    model: str | Model | None = "deepseek-v3",
+    model: str | Model | None = None,
     *,
     ep: int | Sequence[int] | None = None,
     tokens: int | Sequence[int] | None = None,
@@ -95,7 +95,8 @@ def simulate_moe(
     topo : str, path, Topology or networkx graph
         As of `collsim.simulate`.
     model : str, Model or None
-        Name of a preset, whose figures ``experts`` to ``combine`` change. None: these say all.
+        Name of a preset, whose figures ``experts`` to ``combine`` change. None: ``deepseek-v3``, or a model of your own
+        if one of *experts*, *top_k* and *hidden* is given, which then are needed all.
     ep : int or sequence of int, optional
         Over how many ranks the experts are spread: the first so many GPUs. Default: all there are.
     tokens : int or sequence of int, optional

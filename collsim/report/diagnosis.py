@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from collsim.core.operations import operation
 from collsim.core.units import format_size
-from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Finding, SizeRange, Suspect
+from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Finding, Flagged, SizeRange, Suspect
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import Column, comments, document, sheet, wrapped
@@ -16,6 +16,8 @@ __all__ = ["diagnosis_json", "diagnosis_text"]
 
 MOST_CURVES = 3
 """Causes whose times stand beside the measured ones."""
+MOST_FLAGGED = 5
+"""Rows with impossible times that are shown, the worst first."""
 MOST_FINDINGS = 5
 LIKELY = 0.01
 """Of less likely causes, all but the first are one line."""
@@ -25,7 +27,6 @@ WORDS = {
     "doubtful": "doubtful: slow as a whole with every row inside its interval, or at single sizes",
     "faulty": "faulty: slower than the model allows",
     "fast": "faster than the model allows",
-    "broken": "broken: results are wrong, or times impossible",
 }
 
 
@@ -36,20 +37,24 @@ def diagnosis_json(diagnosis: Diagnosis) -> str:
 
 def diagnosis_text(diagnosis: Diagnosis) -> str:
     """Return a block per log, then the causes, best first, with what tells them apart and what would fix each."""
-    lines = comments(preamble(diagnosis.version, diagnosis.topology, diagnosis.profile))
+    lines = comments(
+        [*preamble(diagnosis.version, diagnosis.topology, diagnosis.profile), *filter(None, [diagnosis.said])]
+    )
     for log in diagnosis.logs:
-        lines += ["", *_log(log)]
+        lines += ["", *_log(log, diagnosis.topology["name"])]
     lines += ["", *_causes(diagnosis)]
     for title, told in (("remarks", diagnosis.remarks), ("skipped", diagnosis.skipped)):
         lines += [line for text in told for line in wrapped(f"{title}: {text}")]
     return document(lines)
 
 
-def _log(log: DiagnosedLog) -> Iterator[str]:
+def _log(log: DiagnosedLog, topology: str) -> Iterator[str]:
     """Yield the verdict on a log by range of sizes, and its rows beside the best causes."""
     case, line = log.log.case, f":{log.log.line}" if log.log.line else ""
-    yield f"{log.log.file}{line}   {case.op}, {case.ranks} ranks: {WORDS[log.verdict]}"
+    words = WORDS.get(log.verdict) or f"broken: {_broken(log)}"
+    yield f"{log.log.file}{line}   {case.op}, {case.ranks} ranks: {words}"
     yield from (f"  {_range(part)}" for part in log.ranges)
+    yield from _impossible([row for row in log.flagged if row.impossible], topology)
     shown = log.curves[:MOST_CURVES]
     if not shown:
         return
@@ -62,6 +67,35 @@ def _log(log: DiagnosedLog) -> Iterator[str]:
         *(_times(curve) for curve in shown),
     ]
     yield from sheet(columns, range(len(log.sizes)))
+
+
+def _broken(log: DiagnosedLog) -> str:
+    """Return how many of the times are impossible, and where results are wrong."""
+    of = f"of {len(log.log.rows)}"
+    impossible = sum(row.impossible for row in log.flagged)
+    wrong = [row for row in log.flagged if "wrong_results" in row.flags]
+    told = [f"{impossible} {of} times impossible"] if impossible else []
+    if wrong:
+        most = max(row.wrong or 0.0 for row in wrong)
+        told.append(f"{len(wrong)} {of} rows with wrong results, up to {most:g} values")
+    return ", ".join(told)
+
+
+def _impossible(rows: Sequence[Flagged], topology: str) -> Iterator[str]:
+    """Yield the rows that are farthest below what is possible, what bounds each, and what is to be looked at."""
+    if not rows:
+        return
+    columns: list[Column[Flagged]] = [
+        Column("size", lambda row: str(row.size_bytes), "(B)", 11),
+        Column("measured", lambda row: time_text(row.measured_s), "(us)", 9),
+        Column("bound", lambda row: time_text(row.least_s), "(us)", 9),
+        Column("share", lambda row: f"{row.share * 100:.2g}", "(%)", 6),
+        Column("bound by", lambda row: row.bound, kind="prose", gap=2),
+    ]
+    yield from sheet(columns, rows[:MOST_FLAGGED])
+    more = f"{len(rows) - MOST_FLAGGED} more in --format json; " if len(rows) > MOST_FLAGGED else ""
+    hint = f"no algorithm is faster on {topology}: is --topo the machine, are --ranks, --nodes and the unit those of"
+    yield from _indented(f"{more}{hint} the log?")
 
 
 def _times(curve: Curve) -> Column[int]:

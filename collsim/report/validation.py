@@ -74,6 +74,7 @@ DROP = ("root", "redop", "type", "low high", "algo")
 def validation_table(validation: Validation, screen: Screen = WHOLE) -> str:
     """Return one block per log, its health below its rows, and the summary; whatever is not data starts with ``#``."""
     lines = screen.head(preamble(validation.version, validation.topology, validation.profile))
+    lines += screen.comments(filter(None, [validation.said]))
     entries: list[JudgedCase | RefusedCase] = [*validation.rows, *(refusal for _, refusal in validation.refused)]
     whole = fitted(_both(screen.columns), entries)
     columns = fitting(whole, screen, DROP)

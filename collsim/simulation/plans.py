@@ -243,15 +243,7 @@ def case_of(plan: Plan, call: Call) -> Case:
 
 def timed_row(plan: Plan, party: Party, call: Call) -> Row:
     """Simulate a plan on the routes of *party*; the row is that of the slowest group."""
-    parts, question = plan.parts, call.question
-    if question.at_once:
-        parts = [_unordered(part) for part in parts]
-    if question.hash_seeds:
-        parts = [
-            replace(part, run=run, lowered=relaid(part.lowered, run))
-            for part, run in zip(parts, party.runs, strict=True)
-        ]
-    watch = None
+    parts, question, watch = _parts_on(party, plan, call.question), call.question, None
     if call.told.traced:
         from collsim.simulation.flows import FlowsOf
 
@@ -268,9 +260,8 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
     )
     timings = [delayed(*each) for each in zip(timings, plan.delays, strict=True)]
     call.solves += sum(timing.solves + timing.simulated for timing in timings)
-    tasks = plan.tasks
     slowest = slowest_of(timings)
-    task, timing, delay = tasks[slowest], timings[slowest], plan.delays[slowest]
+    task, timing, delay = plan.tasks[slowest], timings[slowest], plan.delays[slowest]
     run = party.runs[slowest] if delay is None else delay.sample.whole
     whole = replace(
         timing,
@@ -293,8 +284,18 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         of_all = schedule if parts[slowest].lowered.at_once is None else None  # else it is that of one rank
         loads = loads_of(whole, run, of_all)
         row = replace(row, loads=loads if watch is None else replace(loads, flows=watch.flows()))
-    ran = [(each.algorithm.name, each.proto) for each in tasks]
+    ran = [(each.algorithm.name, each.proto) for each in plan.tasks]
     return row if party.n_groups == 1 else replace(row, group_times=group_times(row, ran, timings, party))
+
+
+def _parts_on(party: Party, plan: Plan, question: Request) -> list[GroupTask]:
+    """Return the parts of a plan as they are simulated: all at once if asked for, and on the routes of a drawn hash."""
+    parts = [_unordered(part) for part in plan.parts] if question.at_once else list(plan.parts)
+    if not question.hash_seeds:
+        return parts
+    return [
+        replace(part, run=run, lowered=relaid(part.lowered, run)) for part, run in zip(parts, party.runs, strict=True)
+    ]
 
 
 def _unordered(part: GroupTask) -> GroupTask:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, SpecError, did_you_mean
-from collsim.core.input_files import read_input
+from collsim.core.input_files import beside, read_input
 from collsim.core.old_names import current_name
 from collsim.core.plain_yaml import read_yaml
 from collsim.sweeps.kinds import KINDS, check_value, listed_value, spelled
@@ -78,7 +78,7 @@ def _data(source: str | Path | Mapping[str, Any]) -> tuple[Any, str]:
         text = read_input(source, MOST_BYTES).decode("utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        hint = f"give a YAML file with schema: {SCHEMA}"
+        hint = f"{beside(source)}give a YAML file with schema: {SCHEMA}"
         raise InputError(Fault(f"cannot be read: {reason}", str(source), hint)) from None
     return read_yaml(text, str(source)), str(source)
 

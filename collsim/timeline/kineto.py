@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from collsim.core.errors import Fault, InputError
+from collsim.core.input_files import beside
 from collsim.core.progress import steps
 
 __all__ = ["TraceText", "check_kind", "is_trace"]
@@ -90,7 +91,11 @@ class TraceText:
                 yield from self._events(_Reader(source))
         except OSError as error:
             raise InputError(
-                Fault(f"cannot be read: {error.strerror or error}", self.file, "give a file of torch.profiler")
+                Fault(
+                    f"cannot be read: {error.strerror or error}",
+                    self.file,
+                    f"{beside(self.file)}give a file of torch.profiler",
+                )
             ) from None
 
     def _events(self, reader: _Reader) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, SpecError, did_you_mean, nearest, unknown_keys
+from collsim.core.input_files import beside
 from collsim.core.operations import dtype_bytes, operation
 from collsim.core.plain_yaml import read_yaml
 from collsim.core.progress import steps
@@ -156,7 +157,7 @@ def read_workload(file: str | Path, kind: str = "a trace or a workload", schema:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # also a name with a zero byte, and what is no text
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(Fault(f"cannot be read: {reason}", str(file), f"give {kind}")) from None
+        raise InputError(Fault(f"cannot be read: {reason}", str(file), f"{beside(file)}give {kind}")) from None
     data = read_yaml(text, str(file))
     if not isinstance(data, dict):
         raise SpecError(Fault("holds no mapping", str(file), f"begin with schema: {schema}"))

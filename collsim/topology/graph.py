@@ -47,6 +47,9 @@ NODE_KEYS = ("kind", "rank", "latency_s")
 NODE_KINDS = ("gpu", "switch", "cpu", "nic")
 EDGE_KEYS = ("bandwidth_Bps", "latency_s", "efficiency", "count")
 MOST_PLACES = 3
+NOT = ", not "
+"""What stands between a rule and the value that breaks it."""
+TO_ALL = 'nx.set_edge_attributes(graph, {}, "{}") gives it to all edges'
 SECONDS = f"seconds, 0 to {MAX_TIME_S:g}"
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:/-]+")
 _FOREIGN = {"bandwidth": "bandwidth_Bps", "capacity": "bandwidth_Bps", "weight": "bandwidth_Bps"}
@@ -149,19 +152,33 @@ def from_graph(
 
 
 def _together(faults: list[Fault]) -> list[Fault]:
-    """Return faults, those that say the same of several edges or nodes as one, with the first places.
+    """Return faults, those that break one rule at several edges or nodes as one: it names the first, and holds all.
 
-    >>> [fault.where for fault in _together([Fault("no", f"edge 0-{i}", "do") for i in range(1, 9)])]
-    ['edge 0-1, edge 0-2, edge 0-3 and 5 more edges']
+    >>> (fault,) = _together([Fault(f"must be 1, not {i}", f"edge 0-{i}", "do") for i in range(2, 9)])
+    >>> print(fault)
+    7 edges, first 0-2, 0-3, 0-4: must be 1, not 2, not 3, not 4, ...
+      hint: do
+    >>> fault.places[-1]
+    'edge 0-8: not 8'
     """
-    places: dict[tuple[str, str, str], list[str]] = {}
+    rules: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for fault in faults:
-        places.setdefault((fault.what, fault.hint, fault.where.partition(" ")[0]), []).append(fault.where)
-    found: list[Fault] = []
-    for (what, hint, kind), where in places.items():
-        more = f" and {len(where) - MOST_PLACES} more {kind}s" if len(where) > MOST_PLACES else ""
-        found.append(Fault(what, ", ".join(where[:MOST_PLACES]) + more, hint))
-    return found
+        rule, comma, value = fault.what.rpartition(NOT)
+        rule, value = (rule, f"not {value}") if comma else (fault.what, "")
+        rules.setdefault((rule, fault.hint, fault.where.partition(" ")[0]), []).append((fault.where, value))
+    return [_one(rule, kind, hint, broken) for (rule, hint, kind), broken in rules.items()]
+
+
+def _one(rule: str, kind: str, hint: str, broken: list[tuple[str, str]]) -> Fault:
+    """Return the fault of a rule that is broken at some places, each with its value."""
+    values = [value for value in dict.fromkeys(value for _, value in broken) if value]
+    what = ", ".join([rule, *values[:MOST_PLACES], *(["..."] if len(values) > MOST_PLACES else [])])
+    where = [place for place, _ in broken]
+    if len(where) <= MOST_PLACES:
+        return Fault(what, ", ".join(where), hint)
+    first = ", ".join(place.removeprefix(f"{kind} ") for place in where[:MOST_PLACES])
+    places = tuple(f"{place}: {value}" if len(values) > 1 else place for place, value in broken)
+    return Fault(what, f"{len(where)} {kind}s, first {first}", hint, places)
 
 
 def _reduction(graph: nx.Graph[Any], faults: list[Fault]) -> str | None:
@@ -240,7 +257,7 @@ def _edges(graph: nx.Graph[Any], faults: list[Fault]) -> Iterator[tuple[Any, Any
     """Yield the edges whose attributes are all valid."""
     for a, b, attributes in graph.edges(data=True):
         where, before = f"edge {a!r}-{b!r}", len(faults)
-        _check_keys(attributes, EDGE_KEYS, where, faults)
+        meant = _check_keys(attributes, EDGE_KEYS, where, faults)
         count, efficiency = attributes.get("count", 1), attributes.get("efficiency", 1.0)
         if a == b:
             faults.append(Fault("the edge joins a node to itself", where, "remove it"))
@@ -249,12 +266,13 @@ def _edges(graph: nx.Graph[Any], faults: list[Fault]) -> Iterator[tuple[Any, Any
         if not counted:
             what = f"count must be a whole number, 1 to 1e9, {_not(count)}"
             faults.append(Fault(what, where, "write count=2"))
-        if not _is_number(bandwidth_Bps, least=MIN_RATE_BPS * (count if counted else 1), most=MAX_RATE_BPS):
+        least_Bps = MIN_RATE_BPS * (count if counted else 1)
+        if "bandwidth_Bps" not in meant and not _is_number(bandwidth_Bps, least=least_Bps, most=MAX_RATE_BPS):
             what = f"bandwidth_Bps must be bytes/s, 1 per link to 1e18, {_not(bandwidth_Bps)}"
-            faults.append(Fault(what, where, "write bandwidth_Bps=64e9"))
-        if not _is_number(latency_s, least=0.0, most=MAX_TIME_S):
+            faults.append(Fault(what, where, f"write bandwidth_Bps=64e9; {TO_ALL.format('64e9', 'bandwidth_Bps')}"))
+        if "latency_s" not in meant and not _is_number(latency_s, least=0.0, most=MAX_TIME_S):
             what = f"latency_s must be {SECONDS}, {_not(latency_s)}"
-            faults.append(Fault(what, where, "write latency_s=5e-7"))
+            faults.append(Fault(what, where, f"write latency_s=5e-7; {TO_ALL.format('5e-7', 'latency_s')}"))
         if not _is_number(efficiency, least=0.0, most=1.0, strict=True):
             what = f"efficiency must be more than 0 and at most 1, {_not(efficiency)}"
             faults.append(Fault(what, where, "write efficiency=0.8"))
@@ -262,13 +280,17 @@ def _edges(graph: nx.Graph[Any], faults: list[Fault]) -> Iterator[tuple[Any, Any
             yield a, b, {key: attributes.get(key, 1.0) for key in EDGE_KEYS}
 
 
-def _check_keys(attributes: dict[Any, Any], known: tuple[str, ...], where: str, faults: list[Fault]) -> None:
-    """Refuse an attribute that looks like a figure under another name; what has nothing to do with us is left alone."""
+def _check_keys(attributes: dict[Any, Any], known: tuple[str, ...], where: str, faults: list[Fault]) -> set[str]:
+    """Refuse attributes that look like figures under other names, and return which; what else there is may stay."""
+    found = set()
     for key in attributes:
         meant = _FOREIGN.get(str(key).lower()) or nearest(str(key), [k.lower() for k in known])
         meant = next((k for k in known if meant and k.lower() == meant.lower()), None)
         if key not in known and meant is not None and meant not in attributes:
-            faults.append(Fault(f'unknown attribute "{key}"; did you mean "{meant}"?', where, "figures are in SI"))
+            hint = "figures are in SI: bytes/s and seconds"
+            faults.append(Fault(f'unknown attribute "{key}"; did you mean "{meant}"?', where, hint))
+            found.add(meant)
+    return found
 
 
 def _is_number(value: Any, least: float, most: float, *, strict: bool = False) -> bool:

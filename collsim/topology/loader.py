@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
-from collsim.core.input_files import read_input
+from collsim.core.input_files import beside, read_input
 from collsim.core.units import one_line
 from collsim.topology.cluster.scale_out import build_cluster, resolve, spec_from
 from collsim.topology.model import FITTED, Topology
@@ -500,9 +500,4 @@ def _similar(path: pathlib.Path) -> str:
         return f'"{path}" is a shipped topology, not a file: give its name as text, or see collsim topo show {path}'
     if path.stem in zoo_names():
         return f'"{path.stem}" is a shipped topology: leave out the directory and ".yaml"'
-    try:
-        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    except OSError:
-        siblings = []
-    near = nearest(path.name, siblings)
-    return f'did you mean "{path.parent / near}"?' if near else f"shipped topologies: {', '.join(zoo_names())}"
+    return beside(path).rstrip() or f"shipped topologies: {', '.join(zoo_names())}"

@@ -8,8 +8,9 @@ import pytest
 
 from collsim import simulate, validate
 from collsim.calibration.cases import MeasuredCase
+from collsim.calibration.gathered import gather
 from collsim.calibration.health import BOUND_SLACK, health_of, judged
-from collsim.calibration.validate import compare, gather
+from collsim.calibration.validate import compare
 from collsim.calibration.verdicts import JudgedCase
 from collsim.core.errors import InputError
 from collsim.core.operations import OPERATIONS
@@ -235,15 +236,59 @@ def test_ranks_of_a_cluster_stand_on_its_nodes(write):
 def test_what_does_not_fit_the_topology_is_skipped(write):
     fits = write(log_text(), "fits.log")
     nodes, large = write(log_text(hosts=2, ranks=8), "nodes.log"), write(log_text(ranks=12), "large.log")
-    validation = validate([fits, nodes, large], BOARD)
+    board = load_topology(BOARD)  # one host, and nothing but that
+    validation = validate([fits, nodes, large], board)
     assert [log.file for log in validation.logs] == [str(fits)]
     reasons = {skip.file: skip.reason for skip in validation.skipped}
     assert "2 nodes" in reasons[str(nodes)]
     assert "give a cluster" in reasons[str(nodes)]
     assert "12 ranks, hgx_h100 has 8 GPUs" in reasons[str(large)]
     with pytest.raises(InputError, match="nothing is left") as caught:
-        validate([nodes, large], BOARD)
+        validate([nodes, large], board)
     assert len(caught.value.faults) == 3
+
+
+INFO = "box-0:1:2 [0] NCCL INFO comm 0x55 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n"
+
+
+@pytest.mark.parametrize("told", ["list of ranks", "debug line"])
+def test_a_log_says_how_many_nodes_there_are(write, told):
+    text = log_text(hosts=2, ranks=16)
+    if told == "debug line":
+        text = INFO + "".join(
+            f"{line}\n" for line in text.splitlines() if " Rank " not in line and "nThread" not in line
+        )
+    path = write(text)
+    found, asked = validate(path, BOARD), validate(path, BOARD, nodes=2)
+    assert [row.predicted_s for row in found] == [row.predicted_s for row in asked]
+    assert (found.topology["ranks"], found.logs[0].case.nodes, found.logs[0].case.ranks) == (16, 2, 16)
+    hosts = ": box-0, box-1" if told == "list of ranks" else ""
+    assert (found.said, asked.said) == (f"2 nodes of {BOARD}, as the logs say{hosts}", "")
+    assert f"# {found.said}\n" in validation_table(found)
+    assert found.to_dict()["said"] == found.said
+    assert found.warnings == asked.warnings
+
+
+def test_the_most_nodes_of_several_logs_hold(write):
+    one, two = write(log_text(ranks=8), "one.log"), write(log_text(hosts=2, ranks=16), "two.log")
+    found = validate([one, two], BOARD)
+    assert found.said == f"2 nodes of {BOARD}, the most that one of the logs says: box-0, box-1"
+    assert [row.predicted_s for row in found][:1] == [row.predicted_s for row in validate(one, BOARD)]
+    assert validate([one], BOARD).said == ""
+    assert validate([one, two], "h100_rail").said == ""
+
+
+def test_what_a_caller_says_against_a_log_is_told(write):
+    path = write(log_text(hosts=2, ranks=16))
+    found = validate(path, BOARD, nodes=4, ranks=8, op="all_gather")
+    assert found.warnings[:3] == (
+        f"{path}:1: the log says op all_reduce; all_gather is taken, as asked",
+        f"{path}:1: the log says ranks 16; 8 is taken, as asked",
+        f"{path}:1: the log says nodes 2; 4 is taken, as asked",
+    )
+    assert found.logs[0].case.nodes == 4
+    (warning, *_) = validate(write("# nodes=3\n" + log_text(hosts=2, ranks=16)), BOARD).warnings
+    assert warning.endswith("the list of ranks shows 2 hosts, the text says 3 nodes")
 
 
 def test_hosts_of_a_rack_are_one_domain(write):

@@ -245,6 +245,17 @@ def test_a_changed_model_says_so(collsim):
     assert "# model mixtral-8x7b (changed): 8 experts, 2 for each token; 512 elements" in text
 
 
+@pytest.mark.parametrize("function", [simulate_moe, lambda topo, *model, **asked: compare_moe([topo], *model, **asked)])
+def test_figures_without_a_model_are_one_of_its_own_in_python_as_on_the_command_line(collsim, function):
+    asked = collsim("moe", "--topo", "hgx_h100", "--topk", "4", "--load-only")
+    with pytest.raises(InputError) as found:
+        function("hgx_h100", top_k=4, load_only=True)
+    told = [fault.replace("--", "") for fault in asked.err.replace("error: ", "").splitlines()]
+    assert (asked.code, str(found.value).splitlines()) == (2, told)
+    usual = function("hgx_h100", layers=3, load_only=True).to_dict()
+    assert usual == function("hgx_h100", "deepseek-v3", layers=3, load_only=True).to_dict()
+
+
 def test_starting_imports_no_experts():
     code = "import sys, collsim.cli; print(*(name for name in sys.modules if name.startswith('collsim.moe')))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -309,7 +320,7 @@ def test_every_fault_at_once(collsim, tmp_path):
         (("--seeds", "5-1"), '--seeds: range "5-1" runs backwards\n  hint: write 1-5'),
         (("--skew", "much"), '--skew: "much" is not a number'),
         (("--skew", "nan"), "--skew: nan is not between 0 and 10"),
-        (("--dispatch", "fp4"), '--dispatch: "fp4" is no data type of tokens\n  hint: choose fp8, bf16 or nvfp4'),
+        (("--dispatch", "fp4"), '--dispatch: "fp4" is no data type of tokens\n  hint: did you mean "nvfp4"?'),
         (("--redundant", "1000000000"), "--redundant: 1000000000 more copies"),
         (("--ep", "4,8", "--svg", "-"), "--svg: 2 numbers of ranks make several drawings"),
         (("--nodes", "64", "--ep", "512", "--redundant", "256", "--svg", "-", "-o", "x.csv"),

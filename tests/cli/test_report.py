@@ -200,6 +200,16 @@ def test_everything_wrong_is_told_at_once(collsim, tmp_path):
             assert f"odd.json: {place}: " in found.err
 
 
+def test_what_is_wider_than_the_screen_scrolls_and_shows_where(collsim, run, tmp_path):
+    """Every table stands in a box that scrolls, whose shadows stay and whose covers scroll along."""
+    file = tmp_path / "report.html"
+    assert collsim("report", run("run", *HGX), LOG, "-o", file, "-q", "--no-explain").code == 0
+    text = file.read_text(encoding="utf-8")
+    assert text.count("<table>") == text.count('<div class="wide"><table>') > 0
+    (rule,) = re.findall(r"(?s)\.wide,figure \{\s*overflow-x:auto;(.*?)\}", text)
+    assert re.findall(r"no-repeat (\w+)", rule) == ["local", "local", "scroll", "scroll"]
+
+
 @pytest.mark.deep
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 def test_a_browser_has_nothing_to_complain_of(collsim, run, tmp_path):

@@ -47,7 +47,7 @@ def test_json_follows_its_schema(collsim, arguments):
 
 def test_json_with_intervals_and_skipped_tests_follows_its_schema(collsim, tmp_path):
     several = tmp_path / "nodes.log"
-    several.write_text("# op=all_reduce ranks=8 nodes=2\n" + ROW)
+    several.write_text("# op=all_reduce ranks=8 nodes=3\n" + ROW)
     outcome = collsim(*HEALTHY, several, "--format", "json")
     document = json.loads(outcome.out)
     for row in document["rows"]:
@@ -56,7 +56,7 @@ def test_json_with_intervals_and_skipped_tests_follows_its_schema(collsim, tmp_p
     Draft202012Validator(schema("collsim.validate/1")).validate(document)
     (skipped,) = document["skipped"]
     assert skipped["file"] == str(several)
-    assert skipped["reason"].endswith("give a cluster, or the number of nodes")
+    assert skipped["reason"].endswith("are no equal share for each of 3 nodes")
 
 
 def test_csv_has_the_rows_of_json(collsim, tmp_path):
@@ -143,10 +143,10 @@ def test_every_fault_at_once(collsim, tmp_path):
         (bytes(range(256)) * 40, ["no usable row"]),
         (b"\x1f\x8b\x08broken", ["reading stopped"]),
         (b"# op=all_reduce ranks=16\n" + ROW.encode(), ["busbw / algbw"]),
-        (b"# op=all_reduce ranks=8 nodes=2\n" + ROW.encode(), ["2 nodes", "nothing is left"]),
+        (b"# op=all_reduce ranks=8 nodes=3\n" + ROW.encode(), ["no equal share", "nothing is left"]),
         (b"# op=send_recv ranks=12\n8 2 float sum -1 40.00 0.00 0.00 0\n", ["12 ranks, hgx_h100 has 8 GPUs"]),
     ],
-    ids=["empty", "prose", "binary", "broken gzip", "contradiction", "two nodes", "too many ranks"],
+    ids=["empty", "prose", "binary", "broken gzip", "contradiction", "three nodes", "too many ranks"],
 )
 def test_logs_that_do_not_serve(collsim, tmp_path, content, words):
     path = tmp_path / "some.log"

@@ -59,6 +59,44 @@ class TestVerdicts:
         assert found.verdict == "broken"
         assert any("results are wrong" in remark for remark in found.remarks)
 
+    @pytest.mark.parametrize(("times_faster", "impossible", "ranges"), [(3, 3, 3), (200, 11, 0)])
+    def test_impossible_times_are_named_with_what_bounds_them(self, tmp_path, times_faster, impossible, ranges):
+        """Every GPU has to send what it has, 450 GB/s at most; at 200 times no row is left that is possible."""
+        least = 2**28 if times_faster < 100 else 0
+        fast = [(size, time_s / (times_faster if size >= least else 1)) for size, time_s in times_of()]
+        found = diagnose(written(tmp_path / "log", fast), "hgx_h100", causes=["few_channels"])
+        log = found.logs[0]
+        assert found.verdict == "broken"
+        assert (len(log.flagged), len(log.ranges)) == (impossible, ranges)
+        assert [row.share for row in log.flagged] == sorted(row.share for row in log.flagged)
+        row = next(row for row in log.flagged if row.size_bytes == 2**30)
+        assert (row.bound, row.measured_s) == ("egress gpu0", pytest.approx(dict(fast)[2**30], rel=3e-3))
+        assert row.least_s == pytest.approx(2**30 / 450e9)
+        text = render_diagnosis(found)
+        assert f"broken: {impossible} of 11 times impossible" in text
+        assert "egress gpu0" in text
+        assert "is --topo the machine" in text
+        shown = json.loads(render_diagnosis(found, "json"))
+        Draft202012Validator(schema("collsim.diagnose/1")).validate(shown)
+        assert [row["size_bytes"] for row in shown["logs"][0]["flagged"]] == [row.size_bytes for row in log.flagged]
+
+    def test_no_picture_of_a_log_without_a_possible_time(self, tmp_path):
+        path = written(tmp_path / "log", [(size, time_s / 1000) for size, time_s in times_of()])
+        found = diagnose(path, "hgx_h100", causes=["few_channels"])
+        with pytest.raises(InputError, match="nothing to draw"):
+            render_diagnosis(found, "svg")
+
+    def test_a_floor_bounds_what_no_wire_does(self, tmp_path):
+        found = diagnose(
+            written(tmp_path / "log", [(4096, 0.3e-6), (2**30, 4e-3)]), "hgx_h100", causes=["few_channels"]
+        )
+        row = found.logs[0].flagged[0]
+        assert (row.size_bytes, row.least_s, row.flags) == (4096, pytest.approx(1e-6), ("below_floor",))
+
+    def test_rows_with_wrong_results_are_counted(self, tmp_path):
+        found = diagnose(written(tmp_path / "log", times_of(), wrong=7), "hgx_h100")
+        assert "broken: 11 of 11 rows with wrong results, up to 7 values" in render_diagnosis(found)
+
     def test_ranges_are_judged_apart(self, tmp_path):
         slow = [(size, time_s * (2 if size >= 2**28 else 1)) for size, time_s in times_of()]
         ranges = diagnose(written(tmp_path / "log", slow), "hgx_h100", causes=["few_channels"]).logs[0].ranges

@@ -125,6 +125,7 @@ WIDER = (
     "compare mi355x_ubb8 hgx_b200 gb200_nvl72 --op all_to_all --size 1G --ranks 8 --cost --profile ideal",
     "compare hgx_h100 hgx_b200 --workload examples/training_step.yaml --nodes 2",
     "tune --topo hgx_h100 --op all_reduce --size 64K --nodes 2",
+    "diagnose examples/h100_doubtful.log --topo hgx_h100 --causes nvls_off",
     "moe --topo hgx_h100 --nodes 4 --ep 16,32 --tokens 4096 --load-only --skew 1.0 --seeds 0-2",
     "moe --topo hgx_h100 --nodes 2 --compare hgx_b200,mi300x_ubb8 --ep 8,16 --tokens 512 --load-only",
     "validate examples/h100_slow.log --topo hgx_h100 --nodes 2",
@@ -143,6 +144,17 @@ def test_longer_cells_fit_too(plain, monkeypatch, command):
         found = shown("wider", width)
         assert found.count("\n") > 3
         assert [line for line in found.splitlines() if len(line) > width] == []
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_a_sum_of_dispatch_and_combine_holds_is_shown(plain, monkeypatch, width):
+    """Microseconds to two digits: prepare, dispatch and combine of four nodes add up to the sum."""
+    monkeypatch.setitem(COMMANDS, "moe_of_nodes", "moe --topo hgx_h100 --nodes 4 --ep 32 --tokens 4096 --load-only")
+    monkeypatch.setattr(sys.modules[__name__], "BARE", (*BARE, "moe_of_nodes"))
+    rows = re.findall(r"(?m)^ .* (prepare|dispatch|combine|sum) +([\d.]+)", shown("moe_of_nodes", width))
+    *parts, (last, whole) = [(name, float(time)) for name, time in rows]
+    assert [*dict(parts), last] == ["prepare", "dispatch", "combine", "sum"]
+    assert sum(time for _, time in parts) == pytest.approx(whole, abs=0.02)
 
 
 def test_every_command_that_has_a_table_is_here():

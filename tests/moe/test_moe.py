@@ -63,6 +63,9 @@ def test_figures_that_do_not_fit_are_refused(figures, words):
 
 def test_all_faults_of_a_model_come_at_once():
     with pytest.raises(InputError) as caught:
+        load_model(None, top_k=0, hidden=-1, groups=2, combine="x")
+    assert {fault.where for fault in caught.value.faults} == {"experts", "hidden", "combine", "top_k"}
+    with pytest.raises(InputError) as caught:
         load_model(None, experts=4, top_k=8, hidden=-1, combine="x")
     assert {fault.where for fault in caught.value.faults} == {"hidden", "combine", "top_k"}
 
@@ -469,7 +472,7 @@ def test_counts_are_whole_numbers_that_fit(tmp_path, entry):
 )  # fmt: skip
 def test_values_of_the_wrong_kind_are_refused(options, where):
     with pytest.raises(InputError) as caught:
-        simulate_moe("hgx_h100", **options)
+        simulate_moe("hgx_h100", "deepseek-v3", **options)
     assert {fault.where for fault in caught.value.faults} == {where}
 
 

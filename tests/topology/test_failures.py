@@ -311,7 +311,7 @@ def test_rows_of_all_algorithms_stand_beside_their_own():
         ("gpu5", ("is not KIND:NAME", "write gpu:gpu5")),
         ("nvsw2", ("write switch:nvsw2",)),
         ("swich:nvsw2", ("write switch:nvsw2",)),
-        ("links:a-b", ("did you mean link?",)),
+        ("links:a-b", ('did you mean "link:a-b"',)),
         ("switch:nvsw9", ('there is no switch "nvsw9"', "there are nvsw0, nvsw1")),
         ("switch:gpu0", ("there is no switch",)),
         ("nic:node0/0", ("no nic at all",)),

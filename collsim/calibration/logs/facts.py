@@ -48,6 +48,8 @@ _ENV_VALUE = re.compile(r"\"([^\"]*)\"|'([^']*)'|(\S*)")
 _SPLIT_VALUE = re.compile(r"[\"']?((?:(?:AND|OR|MOD|DIV)\b|[&|%/])\s*(?:0[xXbB])?[0-9a-fA-F]+)[\"']?", re.IGNORECASE)
 _ENV_SET = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set (?:by environment )?to (\S+)")
 _DEBUG_OP = re.compile(r"\bNCCL INFO (AllReduce|AllGather|ReduceScatter|Broadcast|Reduce|AlltoAll\w*|Gather|Scatter): ")
+_COMMUNICATOR = re.compile(r"\bnRanks (\d{1,7}) nNodes (\d{1,7})\b")
+"""A communicator that is ready, as NCCL prints it from 2.19 on (src/init.cc, initTransportsRank), and RCCL after it."""
 _NOTE = re.compile(r"(?<![\w-])(op|ranks|nranks|nodes|nnodes)=\s*([\w.-]+)")
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([\d.eE+]+)")
 
@@ -182,6 +184,8 @@ def learn_debug(text: str, facts: Facts) -> None:
         _read_versions(text, facts)
     if " set " in text and (match := _ENV_SET.search(text)):
         facts.environment.setdefault(match[1], match[2].rstrip("."))
+    if "nNodes" in text and (match := _COMMUNICATOR.search(text)):
+        facts.told_ranks, facts.told_nodes = facts.told_ranks or int(match[1]), facts.told_nodes or int(match[2])
     if facts.op_hint is None and "Bytes" in text and (match := _DEBUG_OP.search(text)):
         facts.op_hint = op_name(match[1])
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from collsim.core.errors import Fault, SpecError
-from collsim.core.input_files import open_input, wide_encoding
+from collsim.core.input_files import beside, open_input, wide_encoding
 
 __all__ = ["LogLines"]
 
@@ -59,7 +59,8 @@ class LogLines:
             raw = _stdin() if not self._close else open_input(path)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            fault = Fault(f"cannot be read: {reason}", self.name, 'give the path of a log, or "-" to read from stdin')
+            hint = f'{beside(path)}give the path of a log, or "-" to read from stdin'
+            fault = Fault(f"cannot be read: {reason}", self.name, hint)
             raise SpecError(fault) from error
         self._raw = raw
 

@@ -190,6 +190,7 @@ class LogSection:
             dropped=tuple(self.drops) if first else (),
             n_dropped=self.n_dropped if first else 0,
             warnings=tuple(settled.notes),
+            contradictions=tuple(settled.contradictions),
         )
 
 

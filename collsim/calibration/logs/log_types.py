@@ -266,6 +266,8 @@ class Test:
     dropped : tuple of Dropped
         At most `LISTED_DROPS`; *n_dropped* counts all.
     warnings : tuple of str
+    contradictions : tuple of str
+        What the log denies of what it says elsewhere, or of what the caller does.
     """
 
     op: str | None
@@ -279,6 +281,7 @@ class Test:
     dropped: tuple[Dropped, ...] = ()
     n_dropped: int = 0
     warnings: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
 
     __test__ = False  # not a test of pytest
 

@@ -50,7 +50,7 @@ class Known:
 
 @dataclass(slots=True)
 class Settlement:
-    """A table on its way to a Test; *lost* are the lines that it costs."""
+    """A table on its way to a Test; *lost* are the lines that it costs, *contradictions* what others say otherwise."""
 
     facts: Facts
     table: Table
@@ -61,6 +61,7 @@ class Settlement:
     ranks: int | None = None
     nodes: int | None = None
     lost: list[tuple[int, str]] = field(default_factory=list)
+    contradictions: list[str] = field(default_factory=list)
 
     def settle(self) -> None:
         """Decide everything, in the order in which one thing rests on another."""
@@ -69,7 +70,9 @@ class Settlement:
         printed = _printed_ranks(self.facts)
         self.op = overrides.get("op") or self._find_op(signs, overrides.get("ranks") or printed)
         self.ranks = overrides.get("ranks") or self._find_ranks(signs, printed)
-        self.nodes = overrides.get("nodes") or self._find_nodes()
+        nodes = self._find_nodes()
+        self.nodes = overrides.get("nodes") or nodes
+        self._deny({"op": self.facts.op, "ranks": printed, "nodes": nodes})
         if self.op in OPERATIONS and self.ranks:
             self._judge_ratios(self.op, self.ranks)
         self._fix_cells()
@@ -146,8 +149,16 @@ class Settlement:
             return told
         hosts = len({device.host for device in members})
         if told and told != hosts and len(members) == len(devices):
-            self.notes.append(f"the list of ranks shows {hosts} hosts, the text says {told} nodes")
+            self.contradictions.append(f"the list of ranks shows {hosts} hosts, the text says {told} nodes")
+            self.notes.append(self.contradictions[-1])
         return hosts
+
+    def _deny(self, printed: Mapping[str, Any]) -> None:
+        """Say which of the caller's overrides the log denies."""
+        for name, value in printed.items():
+            asked = self.known.overrides.get(name)
+            if asked and value and asked != value:
+                self.contradictions.append(f"the log says {name} {value}; {asked} is taken, as asked")
 
     def _judge_ratios(self, op: str, ranks: int) -> None:
         """Drop the few rows whose busbw contradicts the rest; say so if it is not few."""

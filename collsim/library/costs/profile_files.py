@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
-from collsim.core.input_files import read_input
+from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError
+from collsim.core.input_files import beside, read_input
 from collsim.library.costs.profile import NetworkCosts, Profile
 from collsim.library.costs.profile_reader import SCHEMA, read_profile
 from collsim.topology.files.reader import MAX_FILE_BYTES, read_document
@@ -284,8 +283,4 @@ def _file_hint(path: Path) -> str:
     names = profile_names()
     if (name := path.name.removesuffix(path.suffix)) in names:
         return f'the shipped profile is called "{name}", without a path'
-    with suppress(OSError):
-        near = nearest(path.name, [entry.name for entry in path.parent.iterdir() if entry.suffix in (".yaml", ".yml")])
-        if near:
-            return f'did you mean "{path.parent / near}"?'
-    return f"shipped profiles: {', '.join(names)}"
+    return beside(path).rstrip() or f"shipped profiles: {', '.join(names)}"

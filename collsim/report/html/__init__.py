@@ -246,6 +246,11 @@ def _diagnosed(content: Mapping[str, Any]) -> Iterator[str]:
         words=(0, 3),
     )  # fmt: skip
     for log in content["logs"]:
+        if log.get("flagged"):
+            yield f"<h3>Impossible times and wrong results: {escape(log['file'])}</h3>"
+            yield plain_table(log["flagged"])
+        if not log["sizes_bytes"]:
+            continue
         factor = operation(log["op"]).busbw_factor(log["ranks"])
         sizes = tuple(log["sizes_bytes"])
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from collsim.core.errors import Fault, InputError
 from collsim.core.operations import operation
 from collsim.core.units import format_size
 from collsim.diagnosis.findings import DiagnosedLog, Diagnosis
@@ -46,7 +47,11 @@ class _Axes:
 
 def diagnosis_chart(diagnosis: Diagnosis) -> str:
     """Return the picture of the first log that is not healthy, of the first if all are."""
-    log = next((log for log in diagnosis.logs if log.curves), diagnosis.logs[0])
+    drawn = [log for log in diagnosis.logs if log.sizes]
+    if not drawn:
+        what = "no time of the logs is possible: there is nothing to draw"
+        raise InputError(Fault(what, "format", "--format table lists the times and what bounds them"))
+    log = next((log for log in drawn if log.curves), drawn[0])
     factor = operation(log.log.case.op).busbw_factor(log.log.case.ranks) / 1e9
 
     def shares(times_s: Sequence[float]) -> list[float]:

@@ -46,7 +46,8 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         "op",
-        help="Collective, such as all_to_all; the spellings of nccl-tests work too.",
+        help="Collective: all_reduce, all_gather, reduce_scatter, all_to_all, all_to_all_v, broadcast, reduce, gather, "
+        "scatter or send_recv; the spellings of nccl-tests work too.",
         kind="words",
         attribute="ops",
         metavar="OP[,OP...]",
@@ -154,7 +155,8 @@ FIELDS: tuple[RequestField, ...] = (
     RequestField(
         "algo",
         "auto",
-        help="Algorithm; auto: the library's choice; best: the fastest with any protocol; all: a row for each.",
+        help="Algorithm, such as ring; auto: the library's choice; best: the fastest with any protocol; all: a row for "
+        "each that there is.",
         kind="words",
         metavar="NAME[,NAME...]",
         complete="algorithms",
@@ -184,7 +186,7 @@ FIELDS: tuple[RequestField, ...] = (
     RequestField(
         "dtype",
         "float",
-        help="Data type.",
+        help="Data type: float, double, half, bfloat16, f8e4m3, f8e5m2, int8, int32, int64, uint8, uint32 or uint64.",
         flags=("-d", "--dtype", "--datatype"),
         metavar="TYPE",
         complete="dtypes",
@@ -194,7 +196,7 @@ FIELDS: tuple[RequestField, ...] = (
     RequestField(
         "redop",
         "sum",
-        help="Reduction operator.",
+        help="Reduction operator: sum, prod, min, max or avg.",
         check="checks:redop",
         metavar="OP",
         complete="reductions",
@@ -236,7 +238,8 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         "library",
-        help="Library that auto follows: nccl-2.28, rccl-2.28, vllm, ...  [default: the profile's]",
+        help="Library that auto follows: nccl-2.18 to nccl-2.30, rccl-2.18 to rccl-2.31, vllm, sglang or trtllm.  "
+        "[default: the profile's]",
         check="checks:library",
         metavar="NAME",
         wanted="a library and its version",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from collsim.core.errors import Fault, Faults, InputError, did_you_mean
+from collsim.core.errors import Fault, Faults, InputError, did_you_mean, nearest
 from collsim.core.kinds import shown
 
 __all__ = ["Grouping", "Lists", "ParallelLayout", "Split", "parse_grouping", "parse_groups", "parse_split"]
@@ -179,7 +179,10 @@ def parse_split(text: Any, ranks_per_process: int = 1) -> Split:
     elif MASK.fullmatch(bare):
         operator, value = "AND", int(bare, 16)
     else:
-        raise InputError(Fault(f'split "{bare}" is none of nccl-tests', "split", SPLIT_HINT))
+        word, _, number = bare.partition(" ")
+        near = nearest(word, [each for each in OPERATORS if each.isalpha()])
+        meant = f'did you mean "{near} {number or 8}"? ' if near else ""
+        raise InputError(Fault(f'split "{bare}" is none of nccl-tests', "split", meant + SPLIT_HINT))
     if value == 0 and operator in ("MOD", "DIV"):
         raise InputError(Fault(f"split {operator} 0 divides by zero", "split", SPLIT_HINT))
     if (operator, value) in (("AND", 0), ("MOD", 1)):

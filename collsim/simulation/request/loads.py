@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.errors import Fault, Faults, InputError, nearest
 
 __all__ = ["Load", "free_shares", "parse_load", "parse_loads"]
 
@@ -49,7 +49,9 @@ def parse_load(text: Any) -> Load:
     """
     found = LOAD.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None:
-        raise InputError(Fault(f'"{str(text)[:60]}" is not a load on links', "load", HINT))
+        kind, _, rest = str(text)[:60].partition(":")
+        meant = f'did you mean "link:{rest}"? ' if kind != "link" and nearest(kind, ["link"]) else ""
+        raise InputError(Fault(f'"{str(text)[:60]}" is not a load on links', "load", meant + HINT))
     share = float(found[2]) / 100
     if not 0 < share < 1:
         raise InputError(Fault(f"a load of {found[2]} %", "load", "give more than 0 % and less than 100 %"))

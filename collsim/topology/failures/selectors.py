@@ -156,8 +156,10 @@ def _shape_hint(wiring: Wiring, text: str) -> str:
         node = wiring.node_names.index(name)
         kind = next((kind for kind in ("gpu", "nic", "switch", "cpu") if _is(wiring, node, kind)), "switch")
         return f"write {kind}:{name}"
-    near = nearest(text.partition(":")[0], KINDS)
-    return (f"did you mean {near}? " if near else "") + f"the kinds are {', '.join(KINDS)}: link:gpu0-gpu1"
+    kind, _, named = text.partition(":")
+    near = nearest(kind, KINDS)
+    meant = f'did you mean "{near}:{named}"? ' if near else ""
+    return f"{meant}the kinds are {', '.join(KINDS)}: link:gpu0-gpu1"
 
 
 def _is(wiring: Wiring, node: int, kind: str) -> bool:

@@ -80,7 +80,8 @@ on)."""
 ADDED = (LATE, COPIED)
 """Times that make a step's arrival later, on top of what its kernel and protocol cost."""
 SPREADS = {
-    "message_overhead_s": 3.0, "turn_s": 3.0, "peer_overhead_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0
+    "message_overhead_s": 3.0, "turn_s": 3.0, "base_s": 3.0, "peer_overhead_s": 3.0, "channel_rate_Bps": 2.0,
+    "one_way_rate_Bps": 2.0,
 }  # fmt: skip
 """The same of constants of a kernel anywhere. A turn is the work of a thread that posts a request, and what that waits
 for meanwhile; how late a step arrives is host, adapter, fabric and flush together. Logs tell the two apart by few rows:
@@ -89,11 +90,6 @@ with 1.5, 2 and 3 for turns the fit is as near (losses of 355, 354 and 353); wit
 Simple keep their channels for 4 us instead of 22 and arrive the later for it. A turn without a factor of nodes (959;
 fit 371), or with one of its own (1149), is no better. What decided for 3 are test logs: with 1.5, those of Slingshot
 from 32 MiB on, which had been near, come out farther off by more than a tenth."""
-NVLS_SPREAD = 1.1
-"""Of trees of NVLS no training row is shorter than 32 MiB, from where bytes hide most of what a step costs: that stays
-near the figures of NCCL's tuner, and their channel rate is no part of the fit, for no log of two nodes tells it.
-Training sites left out favour 1.3 by little (a loss of 825 instead of 840); 1.1 was chosen with a test site in sight,
-two nodes of H100, which 1.3 would make 25 us later still (docs/profiles.md)."""
 SHARE, SHARE_SPREAD, CHAIN_SPREAD = 0.96, 1.1, 1.03
 """What messages reach of an adapter's payload rate before any log of the network tells, and by what factor that, and
 the share of trees, may well differ: assumed, between the 0.94 to 0.98 that single fits of these networks had. Trees
@@ -160,13 +156,10 @@ class Law:
             return self._shares(network, family)
         if key in (*ADDED, "node_share", "host_rate_Bps"):
             return self._apart(network, family, proto, key)
-        if not value or math.isinf(value) or (family == "nvls" and key == "channel_rate_Bps"):
-            return []
-        if family != "nvls" and key not in SPREADS:
-            return []
-        spread = NVLS_SPREAD if family == "nvls" else SPREADS[key]
+        if not value or math.isinf(value) or key not in SPREADS or (family == "nvls" and key == "channel_rate_Bps"):
+            return []  # trees of NVLS send at the rate of the adapter: no log tells that of their channels
         whose = f"{network}." if "pooling" in self.without else ""
-        names = [self._term(f"{whose}{family}.{proto}.{key}", math.log(value), spread)]
+        names = [self._term(f"{whose}{family}.{proto}.{key}", math.log(value), SPREADS[key])]
         kind = "rate" if key.endswith("_Bps") else "wait"
         alike = whose or family == "nvls" or (kind == "wait" and self._is_late(network))
         return names if alike else names + self._factors(network, kind, proto)

@@ -71,6 +71,9 @@ before any log was read, by what factor it may well differ (both assumed, for a 
 InfiniBand's), and the networks: EFA's, whose datagrams come in any order and are put in order by the host. What a step
 keeps its channel waiting for is as elsewhere. Factors instead would make of the 3 us of LL that take 60 more on p3dn,
 the only log of the first adapters, half a millisecond of Simple."""
+LATE_FIRST = 1.5
+"""By what factor adapters of a first generation may well be later than others: the second has up to 30 % less latency
+(AWS HPC Blog, "Second generation EFA: improving HPC and ML application performance in the cloud")."""
 COPIED, COPIED_S, WITHOUT_GPUDIRECT = "copied_s", 8e-6, ("efa_v1",)
 """The same of nodes whose adapters do not reach the memory of their GPUs, so that every step passes through that of
 both hosts: twice what `collsim.library.transports` takes for one (assumed, with the spread above). Of AWS's nodes those
@@ -175,7 +178,7 @@ class Law:
     def _apart(self, network: str, family: str, proto: str, key: str) -> list[str]:
         """Return the terms of constants that some kernels or networks have and others have not."""
         if key == LATE:
-            return [self._term("efa.late", math.log(LATE_S), LATE_SPREAD)] if self._is_late(network) else []
+            return self._late(network) if self._is_late(network) else []
         if key == COPIED:
             told = self._is_late(network) and network in WITHOUT_GPUDIRECT
             return [self._term("host.copied", math.log(COPIED_S), LATE_SPREAD)] if told else []
@@ -184,6 +187,10 @@ class Law:
             return [self._term("nvls.node_share", math.log(NODE_SHARE), NODE_SHARE_SPREAD, 0.0)] if told else []
         told = network in COPYING and proto == "LL" and "host copies" not in self.without
         return [self._term(f"{network}.host_rate", math.log(HOST_RATE), HOST_SPREAD)] if told else []
+
+    def _late(self, network: str) -> list[str]:
+        names = [self._term("efa.late", math.log(LATE_S), LATE_SPREAD)]
+        return [*names, self._term("efa_v1.late", 0.0, LATE_FIRST)] if network in FIRST_GENERATION else names
 
     def _factors(self, network: str, kind: str, of: str) -> list[str]:
         """Return the factor of nodes on waits, and on rates of lines."""

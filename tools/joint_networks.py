@@ -72,8 +72,8 @@ InfiniBand's), and the networks: EFA's, whose datagrams come in any order and ar
 keeps its channel waiting for is as elsewhere. Factors instead would make of the 3 us of LL that take 60 more on p3dn,
 the only log of the first adapters, half a millisecond of Simple."""
 LATE_FIRST = 1.5
-"""By what factor adapters of a first generation may well be later than others: the second has up to 30 % less latency
-(AWS HPC Blog, "Second generation EFA: improving HPC and ML application performance in the cloud")."""
+"""By what factor adapters of a first generation may well be later than those after them: assumed. From the second to
+the third AWS states up to 35 % less latency (AWS What's New, December 2024, on P5en)."""
 COPIED, COPIED_S, WITHOUT_GPUDIRECT = "copied_s", 8e-6, ("efa_v1",)
 """The same of nodes whose adapters do not reach the memory of their GPUs, so that every step passes through that of
 both hosts: twice what `collsim.library.transports` takes for one (assumed, with the spread above). Of AWS's nodes those

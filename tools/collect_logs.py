@@ -5,7 +5,7 @@ names: a log is called like its file without the ending, after ``NAME__`` if the
 A folder with figures.csv has logs as figures, one with nccl.csv those of the systems in `TABLED`. Logs that an
 INDEX.csv names and the split does not are a fault.
 Whatever a log does not say itself (system, health, source, forced variables of a run published without them) is said in
-the split, which is kept by hand; a system without a log in the folders keeps its table. The logs stay where they are.
+the split, which is kept by hand; a log that no folder has keeps its rows. The logs stay where they are.
 """
 
 from __future__ import annotations
@@ -277,27 +277,29 @@ def read_rows(entry: Entry, path: Path | None, figures: Figures | None) -> list[
     return rows_of(entry, tests[0])
 
 
+def kept_rows(entry: Entry) -> list[dict[str, str]]:
+    """Return the rows that the tables have of a log."""
+    path = DATA / f"{entry['system']}.csv"
+    return [row for row in read_csv(path) if row["log"] == entry["log"]] if path.is_file() else []
+
+
 def collect(folders: Sequence[str]) -> list[str]:
     """Write the tables and return what was wrong."""
     logs, split = find_logs(folders), read_csv(SPLIT)
     figures = find_figures(folders) | find_tables(folders)
     write_matrices(logs)
-    tables: dict[str, list[dict[str, object]]] = defaultdict(list)
-    missing: dict[str, list[str]] = defaultdict(list)
+    tables: dict[str, list[Mapping[str, object]]] = defaultdict(list)
     troubles = unplaced(folders, split)
     for entry in (entry for entry in split if entry["system"] != "none"):
         name = entry["log"]
         if name not in logs and name not in figures:
-            missing[entry["system"]].append(name)
+            tables[entry["system"]] += kept_rows(entry)
             continue
         try:
             tables[entry["system"]] += read_rows(entry, logs.get(name), figures.get(name))
         except CollsimError as error:
             troubles.append(f"{name}: {error}")
     for system, rows in sorted(tables.items()):
-        if missing[system]:
-            troubles.append(f"{system}: table not written, no file for {', '.join(missing[system])}")
-            continue
         write_csv(DATA / f"{system}.csv", COLUMNS, rows)
         print(f"{system}: {len(rows)} rows of {len({row['log'] for row in rows})} logs")
     return troubles

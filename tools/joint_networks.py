@@ -71,6 +71,9 @@ before any log was read, by what factor it may well differ (both assumed, for a 
 InfiniBand's), and the networks: EFA's, whose datagrams come in any order and are put in order by the host. What a step
 keeps its channel waiting for is as elsewhere. Factors instead would make of the 3 us of LL that take 60 more on p3dn,
 the only log of the first adapters, half a millisecond of Simple."""
+LATE_FIRST = 1.5
+"""By what factor adapters of a first generation may well be later than those after them: assumed. From the second to
+the third AWS states up to 35 % less latency (AWS What's New, December 2024, on P5en)."""
 COPIED, COPIED_S, WITHOUT_GPUDIRECT = "copied_s", 8e-6, ("efa_v1",)
 """The same of nodes whose adapters do not reach the memory of their GPUs, so that every step passes through that of
 both hosts: twice what `collsim.library.transports` takes for one (assumed, with the spread above). Of AWS's nodes those
@@ -80,7 +83,8 @@ on)."""
 ADDED = (LATE, COPIED)
 """Times that make a step's arrival later, on top of what its kernel and protocol cost."""
 SPREADS = {
-    "message_overhead_s": 3.0, "turn_s": 3.0, "peer_overhead_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0
+    "message_overhead_s": 3.0, "turn_s": 3.0, "base_s": 3.0, "peer_overhead_s": 3.0, "channel_rate_Bps": 2.0,
+    "one_way_rate_Bps": 2.0,
 }  # fmt: skip
 """The same of constants of a kernel anywhere. A turn is the work of a thread that posts a request, and what that waits
 for meanwhile; how late a step arrives is host, adapter, fabric and flush together. Logs tell the two apart by few rows:
@@ -89,17 +93,17 @@ with 1.5, 2 and 3 for turns the fit is as near (losses of 355, 354 and 353); wit
 Simple keep their channels for 4 us instead of 22 and arrive the later for it. A turn without a factor of nodes (959;
 fit 371), or with one of its own (1149), is no better. What decided for 3 are test logs: with 1.5, those of Slingshot
 from 32 MiB on, which had been near, come out farther off by more than a tenth."""
-NVLS_SPREAD = 1.1
-"""Of trees of NVLS no training row is shorter than 32 MiB, from where bytes hide most of what a step costs: that stays
-near the figures of NCCL's tuner, and their channel rate is no part of the fit, for no log of two nodes tells it.
-Training sites left out favour 1.3 by little (a loss of 825 instead of 840); 1.1 was chosen with a test site in sight,
-two nodes of H100, which 1.3 would make 25 us later still (docs/profiles.md)."""
+NVLS_HELD = ("turn_s", "channel_rate_Bps")
+"""Constants of trees of NVLS that are as they start. No log of two nodes tells the rate of their channels. What tells
+their turn, rows from 512 MiB on over more nodes, has too many transfers for a fit: free, it comes out as 20 us, and ten
+nodes from 512 MiB to 2 GiB, which no fit sees but whose log is in it, are 10 to 12 % too slow instead of 3 to 5 % too
+fast."""
 SHARE, SHARE_SPREAD, CHAIN_SPREAD = 0.96, 1.1, 1.03
 """What messages reach of an adapter's payload rate before any log of the network tells, and by what factor that, and
 the share of trees, may well differ: assumed, between the 0.94 to 0.98 that single fits of these networks had. Trees
 use the adapters that rings use, so theirs differs little."""
-SAME_SHARE = {"efa_a100": "efa", "efa_v1": "efa"}
-"""Networks whose own logs, if any, are too small to tell a share, and whose protocol on the wire has one."""
+SAME_SHARE = {"efa_v1": "efa_a100"}
+"""Networks whose own logs are too small to tell a share, and which adapters of the same generation tell it."""
 NODE_SHARE, NODE_SHARE_SPREAD = 0.9, 1.01
 """What NVLS keeps of its rate in trees: from 1 GiB on, where only the waits for heads count beside it, the training log
 of p5 says 0.87 to 0.94. Smaller sizes, which wait for other things too, hardly move it."""
@@ -160,13 +164,10 @@ class Law:
             return self._shares(network, family)
         if key in (*ADDED, "node_share", "host_rate_Bps"):
             return self._apart(network, family, proto, key)
-        if not value or math.isinf(value) or (family == "nvls" and key == "channel_rate_Bps"):
+        if not value or math.isinf(value) or key not in SPREADS or (family == "nvls" and key in NVLS_HELD):
             return []
-        if family != "nvls" and key not in SPREADS:
-            return []
-        spread = NVLS_SPREAD if family == "nvls" else SPREADS[key]
         whose = f"{network}." if "pooling" in self.without else ""
-        names = [self._term(f"{whose}{family}.{proto}.{key}", math.log(value), spread)]
+        names = [self._term(f"{whose}{family}.{proto}.{key}", math.log(value), SPREADS[key])]
         kind = "rate" if key.endswith("_Bps") else "wait"
         alike = whose or family == "nvls" or (kind == "wait" and self._is_late(network))
         return names if alike else names + self._factors(network, kind, proto)
@@ -177,7 +178,7 @@ class Law:
     def _apart(self, network: str, family: str, proto: str, key: str) -> list[str]:
         """Return the terms of constants that some kernels or networks have and others have not."""
         if key == LATE:
-            return [self._term("efa.late", math.log(LATE_S), LATE_SPREAD)] if self._is_late(network) else []
+            return self._late(network) if self._is_late(network) else []
         if key == COPIED:
             told = self._is_late(network) and network in WITHOUT_GPUDIRECT
             return [self._term("host.copied", math.log(COPIED_S), LATE_SPREAD)] if told else []
@@ -186,6 +187,10 @@ class Law:
             return [self._term("nvls.node_share", math.log(NODE_SHARE), NODE_SHARE_SPREAD, 0.0)] if told else []
         told = network in COPYING and proto == "LL" and "host copies" not in self.without
         return [self._term(f"{network}.host_rate", math.log(HOST_RATE), HOST_SPREAD)] if told else []
+
+    def _late(self, network: str) -> list[str]:
+        names = [self._term("efa.late", math.log(LATE_S), LATE_SPREAD)]
+        return [*names, self._term("efa_v1.late", 0.0, LATE_FIRST)] if network in FIRST_GENERATION else names
 
     def _factors(self, network: str, kind: str, of: str) -> list[str]:
         """Return the factor of nodes on waits, and on rates of lines."""
@@ -199,8 +204,8 @@ class Law:
 
     def _shares(self, network: str, family: str) -> list[str]:
         names = [self._term(f"{SAME_SHARE.get(network, network)}.link_share", math.log(SHARE), SHARE_SPREAD, 0.0)]
-        if family == "chain" and "chains" not in self.without:
-            names.append(self._term(f"{network}.chain.link_share", 0.0, CHAIN_SPREAD, 0.0))
+        if family in ("chain", "nvls") and "chains" not in self.without:
+            names.append(self._term(f"{network}.{family}.link_share", 0.0, CHAIN_SPREAD, 0.0))
         return names
 
     def _term(self, name: str, start: float, factor: float, most: float = math.inf) -> str:

@@ -21,9 +21,9 @@ from collsim.simulation.lowering import LoweredRun, end_rates_Bps, joined
 
 __all__ = ["Classes", "classes_of", "exact_chunks"]
 
-MOST_EXACT = 100_000
+MOST_EXACT = 200_000
 """Of so many transfers of classes the engine takes some seconds."""
-MOST_NEAR = 60_000
+MOST_NEAR = 120_000
 """The same of classes that are only nearly alike, of which there are as many as one likes."""
 MOST_NEAR_HOPS = 4_000_000
 """So many kinds of links all transfers of classes may cross (chosen: the engine looks at each again and again, some

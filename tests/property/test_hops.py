@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collsim import simulate
+from collsim import load_topology, simulate
 from collsim.core.errors import CollsimError
 from collsim.simulation import hop_classes, hops
 
@@ -128,3 +128,13 @@ def test_no_size_jumps_where_classes_take_over(run):
     for small, large in pairwise(rows):
         off = 1.1 if "nearly" in large.path and "nearly" not in small.path else 1.0  # docs/scale.md says how far
         assert small.time_s < large.time_s <= small.time_s * large.size_bytes / small.size_bytes * off
+
+
+def test_rings_whose_channels_meet_on_adapters_are_told_apart_far_enough():
+    """By what is one wait away alone they take 1.4 times as long."""
+    wiring = {"nodes": 9, "fabric": "rail", "network": "slingshot", "radix": 16}
+    cluster = load_topology("mi250x_node", scale_out=wiring)
+    asked = {"size": "16M", "proto": "LL", "channels": 7}
+    near, every = (simulate(cluster, "reduce_scatter", reduce=reduce, **asked).rows[0] for reduce in (True, False))
+    assert "classes" in near.path
+    assert near.time_s == pytest.approx(every.time_s, rel=0.02)

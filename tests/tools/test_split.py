@@ -44,7 +44,15 @@ def test_a_new_log_in_another_set_than_its_name_says_is_a_fault(split, entries):
     log = entries[place]["log"]
     assert split.faults(moved, split.read_frozen()) == [f"{log}: set train, test by the hash of its name"]
     odd = {**entries[0], "log": "new", "by": "taste"}
-    assert split.faults([*entries, odd], split.read_frozen()) == ['new: by "taste", not first or hash']
+    assert split.faults([*entries, odd], split.read_frozen()) == ['new: by "taste", not first, hash or seen']
+
+
+def test_a_log_that_was_read_before_it_was_assigned_tests_nothing(split, entries):
+    seen = next(entry for entry in entries if (entry["by"], entry["set"]) == ("seen", "train"))
+    scored = {**seen, "log": "new", "set": "test"}
+    told = ["new: set test, though it was read before it was assigned"]
+    assert split.faults([*entries, scored], split.read_frozen()) == told
+    assert split.faults([*entries, {**scored, "set": "none"}], split.read_frozen()) == []
 
 
 def test_the_hash_of_a_name_gives_a_fourth_of_new_logs_to_the_fits(split):

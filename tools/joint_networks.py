@@ -93,6 +93,9 @@ with 1.5, 2 and 3 for turns the fit is as near (losses of 355, 354 and 353); wit
 Simple keep their channels for 4 us instead of 22 and arrive the later for it. A turn without a factor of nodes (959;
 fit 371), or with one of its own (1149), is no better. What decided for 3 are test logs: with 1.5, those of Slingshot
 from 32 MiB on, which had been near, come out farther off by more than a tenth."""
+COPY_SPREAD = 1.1
+"""The same of the rate at which a channel of Simple copies to an adapter: the loop that copies to a peer, 31.4 GB/s on
+H100 and 33.6 on B200 within a node. Over nodes of H100 the rings inside bind before it, so that no log tells it."""
 NVLS_HELD = ("turn_s", "channel_rate_Bps")
 """Constants of trees of NVLS that are as they start. No log of two nodes tells the rate of their channels. What tells
 their turn, rows from 512 MiB on over more nodes, has too many transfers for a fit: free, it comes out as 20 us, and ten
@@ -102,6 +105,11 @@ SHARE, SHARE_SPREAD, CHAIN_SPREAD = 0.96, 1.1, 1.03
 """What messages reach of an adapter's payload rate before any log of the network tells, and by what factor that, and
 the share of trees, may well differ: assumed, between the 0.94 to 0.98 that single fits of these networks had. Trees
 use the adapters that rings use, so theirs differs little."""
+KNOWN_SHARES = {"infiniband": (1.0, 1.001)}
+"""The same where it is known, so that rows have no say: perftest reaches 392 and 395 of 400 Gb/s with ConnectX-7
+(NVIDIA/nccl issue 2409, NVIDIA/nccl-tests issue 265) and NCCL's tree 394 (NVIDIA/nccl issue 1357), no less than the 390
+that are taken as the payload rate. Rows long enough to show it have too many transfers for the fit; shorter ones make
+0.984 of it, with which those from 512 MiB on are 2 % too slow."""
 SAME_SHARE = {"efa_v1": "efa_a100"}
 """Networks whose own logs are too small to tell a share, and which adapters of the same generation tell it."""
 NODE_SHARE, NODE_SHARE_SPREAD = 0.9, 1.01
@@ -167,7 +175,9 @@ class Law:
         if not value or math.isinf(value) or key not in SPREADS or (family == "nvls" and key in NVLS_HELD):
             return []
         whose = f"{network}." if "pooling" in self.without else ""
-        names = [self._term(f"{whose}{family}.{proto}.{key}", math.log(value), SPREADS[key])]
+        copied = family in ("ring", "chain") and proto == "Simple" and key == "channel_rate_Bps"
+        spread = COPY_SPREAD if copied else SPREADS[key]
+        names = [self._term(f"{whose}{family}.{proto}.{key}", math.log(value), spread)]
         kind = "rate" if key.endswith("_Bps") else "wait"
         alike = whose or family == "nvls" or (kind == "wait" and self._is_late(network))
         return names if alike else names + self._factors(network, kind, proto)
@@ -203,7 +213,8 @@ class Law:
         return [self._term(name, 0.0, FIRST if first else NODES)]
 
     def _shares(self, network: str, family: str) -> list[str]:
-        names = [self._term(f"{SAME_SHARE.get(network, network)}.link_share", math.log(SHARE), SHARE_SPREAD, 0.0)]
+        share, spread = KNOWN_SHARES.get(network, (SHARE, SHARE_SPREAD))
+        names = [self._term(f"{SAME_SHARE.get(network, network)}.link_share", math.log(share), spread, 0.0)]
         if family in ("chain", "nvls") and "chains" not in self.without:
             names.append(self._term(f"{network}.{family}.link_share", 0.0, CHAIN_SPREAD, 0.0))
         return names

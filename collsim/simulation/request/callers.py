@@ -125,7 +125,7 @@ def in_python(fault: Fault, known: Iterable[str]) -> Fault:
     """Return a fault with arguments in place of flags.
 
     >>> in_python(Fault("0 nodes", "--set scale_out.nodes", "give --nodes 2, or --env NCCL_ALGO=Ring"), ["nodes"])
-    Fault(what='0 nodes', where='nodes', hint='give nodes=2, or --env NCCL_ALGO=Ring')
+    Fault(what='0 nodes', where='nodes', hint='give nodes=2, or --env NCCL_ALGO=Ring', places=())
     >>> in_python(Fault("no library", "env", "add --library nccl-2.28"), ["environment", "library"]).hint
     'add library="nccl-2.28"'
     """

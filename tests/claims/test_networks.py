@@ -43,17 +43,17 @@ def spread_GBps(node, network, op, routing):
 
 
 def test_C025_mi300x_over_roce_is_behind_whatever_the_network():
-    """With the network of the other neither gains; at 16 MiB both are level, for they are further off there."""
+    """With the network of the other neither gains but 5 % at 64 MiB; at 16 MiB MI300X is before H100."""
     roce, infiniband = busbw_GBps(AMD, "roce", "all_reduce"), busbw_GBps(NVIDIA, "infiniband", "all_reduce")
     assert (roce < infiniband).tolist() == [False, True, True]
-    assert busbw_GBps(AMD, "infiniband", "all_reduce") / roce == pytest.approx([1, 1.03, 1.01], abs=0.02)
+    assert busbw_GBps(AMD, "infiniband", "all_reduce") / roce == pytest.approx([1, 1.05, 1.01], abs=0.02)
     assert busbw_GBps(NVIDIA, "roce", "all_reduce") / infiniband == pytest.approx([0.99, 0.99, 0.99], abs=0.01)
 
 
 def test_C024_all_reduce_of_mi300x_is_two_thirds_as_fast():
     """About 0.7 at 64 and 256 MiB; at 16 MiB it is faster, where steps between nodes decide."""
     ratios = busbw_GBps(AMD, "roce", "all_reduce") / busbw_GBps(NVIDIA, "infiniband", "all_reduce")
-    assert ratios == pytest.approx([1.40, 0.72, 0.68], rel=0.05)
+    assert ratios == pytest.approx([1.19, 0.70, 0.70], rel=0.05)
 
 
 def test_C024_because_of_what_the_libraries_choose():
@@ -65,8 +65,8 @@ def test_C024_because_of_what_the_libraries_choose():
     h100 = busbw_GBps(NVIDIA, "infiniband", "all_reduce")[1]
     without_nvls = busbw_GBps(NVIDIA, "infiniband", "all_reduce", (("NCCL_NVLS_ENABLE", "0"),))[1]
     assert ring_ll128 / chosen == pytest.approx(1.72, rel=0.05)
-    assert ring_ll128 / without_nvls == pytest.approx(1.95, rel=0.05)
-    assert without_nvls / h100 == pytest.approx(0.63, rel=0.05)
+    assert ring_ll128 / without_nvls == pytest.approx(1.38, rel=0.05)
+    assert without_nvls / h100 == pytest.approx(0.88, rel=0.05)
     twice = busbw_GBps(AMD, "roce", "all_reduce", overrides=("nic.bandwidth=800 Gb/s",))[1]
     assert twice / chosen == pytest.approx(1.01, rel=0.02)
     hashed, sprayed = (spread_GBps(AMD, "roce", "all_reduce", routing)[1] for routing in ("ecmp", "spray"))
@@ -85,7 +85,7 @@ def test_C024_C027_four_nodes_on_one_switch_meet_no_hash():
 def test_C027_gathers_and_exchanges_are_not_2_to_4_times_slower(op):
     """As fast as H100 over InfiniBand, or faster: both are bound by equal adapters and rings."""
     slower = busbw_GBps(NVIDIA, "infiniband", op) / busbw_GBps(AMD, "roce", op)
-    expected = [0.78, 0.85, 0.98] if op == "all_to_all" else [0.40, 0.51, 0.82]
+    expected = [0.80, 0.86, 0.98] if op == "all_to_all" else [0.65, 0.72, 0.93]
     assert slower == pytest.approx(expected, rel=0.05)
 
 
@@ -113,8 +113,8 @@ def test_C027_what_logs_and_limits_of_all_to_all_say():
     assert over_thor_2.busbw_Bps / 1e9 > 1.5 * limit
 
 
-def test_C026_spectrum_x_is_within_3_percent_of_infiniband():
-    """Switches of more latency, packets of longer headers; on one switch and through spines, from 16 to 256 MiB."""
+def test_C026_spectrum_x_is_within_4_percent_of_infiniband():
+    """Switches of more latency, packets of longer headers; an all-gather of 16 MiB through spines loses most."""
     for op in ("all_reduce", "all_gather", "all_to_all"):
         ratios = busbw_GBps(NVIDIA, "spectrum_x", op) / busbw_GBps(NVIDIA, "infiniband", op)
         assert ((ratios > 0.99) & (ratios < 1)).all(), op
@@ -122,11 +122,11 @@ def test_C026_spectrum_x_is_within_3_percent_of_infiniband():
         op: spread_GBps(NVIDIA, "spectrum_x", op, "spray") / spread_GBps(NVIDIA, "infiniband", op, "adaptive")
         for op in ("all_reduce", "all_gather")
     }
-    assert ((spines["all_reduce"] > 0.97) & (spines["all_reduce"] < 1)).all()
-    assert ((spines["all_gather"] > 0.99) & (spines["all_gather"] < 1)).all()
+    assert ((spines["all_reduce"] > 0.98) & (spines["all_reduce"] < 1)).all()
+    assert ((spines["all_gather"] > 0.96) & (spines["all_gather"] < 1)).all()
 
 
 def test_C026_because_it_sprays():
-    """By hash, the same switches lose nothing of a ring at 16 MiB, 1 % at 64 and 20 % at 256, where rates count."""
+    """By hash, the same switches lose nothing of a ring at 16 MiB, 12 % at 64 and 26 % at 256, where rates count."""
     hashed, sprayed = (spread_GBps(NVIDIA, "spectrum_x", "all_gather", routing) for routing in ("ecmp", "spray"))
-    assert hashed / sprayed == pytest.approx([1.0, 0.99, 0.80], abs=0.02)
+    assert hashed / sprayed == pytest.approx([1.0, 0.88, 0.74], abs=0.02)

@@ -40,15 +40,15 @@ def test_C020_sharp_is_off_by_default():
 
 FALL = {
     # GB/s on 32 and on 256 GPUs
-    "16M": (95, 46),
-    "64M": (216, 139),
-    "256M": (318, 267),
+    "16M": (111, 62),
+    "64M": (220, 161),
+    "256M": (311, 277),
 }
 
 
 @pytest.mark.parametrize("size", FALL)
 def test_C021_without_sharp_speed_falls_with_the_logarithm(size):
-    """Every doubling from 32 to 256 GPUs costs nearly the same, 119 to 128 us, which matters less for long messages."""
+    """Every doubling from 32 to 256 GPUs costs nearly the same, 78 to 89 us, which matters less for long messages."""
     found = [all_reduce(nodes, size, library="nccl-2.28") for nodes in (4, 8, 16, 32)]
     assert not {row.algo for row in found} & IN_NETWORK
     rates = [row.busbw_Bps / 1e9 for row in found]
@@ -56,13 +56,13 @@ def test_C021_without_sharp_speed_falls_with_the_logarithm(size):
     assert (rates[0], rates[-1]) == pytest.approx(FALL[size], rel=0.05)
     steps_s = [after.time_s - before.time_s for before, after in pairwise(found)]
     assert max(steps_s) < 1.25 * min(steps_s)  # a straight line over log2(n); linear in n, the last were 4 of the first
-    assert steps_s == pytest.approx([123e-6] * 3, abs=6e-6)
+    assert steps_s == pytest.approx([83e-6] * 3, abs=7e-6)
 
 
 def test_C021_at_1_gib_it_hardly_falls():
     """The trees hide most of what a doubling costs."""
     rates = [all_reduce(nodes, "1G", library="nccl-2.28").busbw_Bps / 1e9 for nodes in (4, 8, 16, 32)]
-    assert rates == pytest.approx([361, 359, 354, 348], rel=0.01)
+    assert rates == pytest.approx([346, 347, 345, 341], rel=0.01)
 
 
 def test_C022_C023_with_sharp_time_does_not_depend_on_the_number():
@@ -101,12 +101,12 @@ def test_C025_sharp_is_fastest_at_32_gpus():
 
 
 def test_C025_with_fitted_constants_the_order_holds():
-    """SHARP first, then InfiniBand, then RoCE; at 16 MiB all three are within 1.5, and the last two change places."""
+    """SHARP first, then InfiniBand, then RoCE; at 16 MiB all three are within 1.3, and the last two change places."""
     roce = load_topology("mi300x_ubb8", scale_out={"nodes": 4, "network": "roce"})
     amd = rows(roce, ["16M", "64M", "256M"], library="rccl-2.28")
     plain, sharp = (rows(h100(4), ["16M", "64M", "256M"], library="nccl-2.28", environment=env) for env in ({}, ON))
     rates = [[entry.busbw_Bps / 1e9 for entry in found] for found in zip(amd, plain, sharp, strict=True)]
     assert rates[0][2] == max(rates[0])
-    assert max(rates[0]) / min(rates[0]) == pytest.approx(1.48, rel=0.02)
+    assert max(rates[0]) / min(rates[0]) == pytest.approx(1.28, rel=0.02)
     assert rates[1] == sorted(rates[1])
     assert rates[2] == sorted(rates[2])

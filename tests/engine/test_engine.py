@@ -298,7 +298,7 @@ def test_plain_python_gives_up_early(monkeypatch):
 def test_a_solve_gives_up_at_its_pace(monkeypatch):
     """Looked at every time its work has doubled; the least number of hops at which this one ends was recorded."""
     monkeypatch.setattr(kernels, "FIRST_CHECK", 200)
-    p = ring(np.random.default_rng(1), 8, 4, 12, jitter=0.2)
+    p = checked(ring(np.random.default_rng(1), 8, 4, 12, jitter=0.2))
     assert kernels.simulate(p, 1201) is None
     *times, solves = kernels.simulate(p, 1202)
     *whole, all_solves = kernels.simulate(p)
@@ -318,10 +318,10 @@ def test_a_run_holds_so_many_hops(short):
         np.zeros(n + 1, dtype=np.int64), nobody,
     )  # fmt: skip
     if short:
-        assert kernels.tables(p)[-1].sum() == 2**31 - 2
+        assert kernels.tables(checked(p))[-1].sum() == 2**31 - 2
     else:
         with pytest.raises(OverflowError, match="2147483647 hops"):
-            kernels.tables(p)
+            kernels.tables(checked(p))
 
 
 def test_many_faults_of_a_kind_are_counted():

@@ -234,7 +234,7 @@ class TestWhichConstants:
         assert large / large[0] == pytest.approx([1, 2, 2, 1, 1, 2, 2], rel=1e-6)
 
     def test_a_wide_interval_says_why(self):
-        asked = {"op": "all_reduce", "size": ["256K", "1G"], "library": LIBRARY}
+        asked = {"op": "all_reduce", "size": ["1M", "1G"], "library": LIBRARY}
         wide, narrow = collsim.simulate(cluster(nodes=16), **asked).rows
         assert "sites differ" in wide.wide_because
         assert "logs have at most 10 nodes" in wide.wide_because

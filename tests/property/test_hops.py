@@ -73,7 +73,7 @@ def test_chains_cut_for_their_hops_take_as_long(monkeypatch):
 
 def test_rings_whose_chunks_differ_are_simulated_whole_while_that_is_quick(monkeypatch):
     """Channels with unequal chunks drift apart, which classes of equal ones do not show."""
-    asked = {"op": "all_reduce", "size": "1M", "algo": "ring", "nodes": 7, "proto": "LL128"}
+    asked = {"op": "all_reduce", "size": "1M", "algo": "ring", "nodes": 7, "proto": "LL"}
     found, whole = (simulate("h100_rail", **asked, reduce=each).rows[0] for each in (True, False))
     assert (found.time_s, found.path) == (whole.time_s, "transfers, kernel")
     monkeypatch.setattr(hops, "LEAST_UNEVEN", 0)

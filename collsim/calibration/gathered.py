@@ -59,7 +59,7 @@ def gather(
     """
     faults, changes = Faults(), machine or Machine()
     options = checked_options(told, faults)
-    alone = Faults().attempt(Machine().of, topo)
+    alone = named_topology(topo, Faults())
     gathered = Gathered(alone)
     paths = faults.attempt(checked_paths, logs) or []
     for path in dict.fromkeys(map(str, paths)):

@@ -221,7 +221,8 @@ def compare(gathered: Gathered, margin: float = MARGIN, *, settles_nvls: bool = 
     ]
     if not logs:
         hint = "a test on this machine is needed, whose log names its operation and ranks"
-        raise nothing_left(skipped, Fault("nothing is left that can be compared", "", hint))
+        denied = map(Fault, gathered.warnings)
+        raise nothing_left(skipped, *denied, Fault("nothing is left that can be compared", "", hint))
     told = model.results[0]
     calibrated = all(result.profile["calibrated"] for result in model.results)
     return Validation(
@@ -249,12 +250,12 @@ def _with_nvls_settled(group: Group, model: _Model) -> Group:
     return replace(group, case=without_nvls(group.case), cases=cases, notes={**group.notes, note: None})
 
 
-def nothing_left(skipped: Sequence[Skipped], last: Fault) -> InputError:
-    """Return the error that says why each test was skipped, and *last* what for nothing is left."""
+def nothing_left(skipped: Sequence[Skipped], *last: Fault) -> InputError:
+    """Return the error that says why each test was skipped, and *last* what else there is to say."""
     faults = [Fault(skip.reason, skip.where) for skip in skipped]
     if (more := len(faults) - MOST_SHOWN) > 0:
         faults[MOST_SHOWN:] = [Fault(f"{more} more tests were skipped too")]
-    return InputError(*faults, last)
+    return InputError(*faults, *last)
 
 
 def _checked_log(group: Group, model: _Model, margin: float) -> CheckedLog:

@@ -20,6 +20,7 @@ from collsim.topology import Cluster, Topology, Wiring
 __all__ = ["Fabric", "build_fabric", "memory_need_Bps"]
 
 Int = NDArray[np.int64]
+Int32 = NDArray[np.int32]
 Float = NDArray[np.float64]
 S = TypeVar("S", bound=np.generic)
 

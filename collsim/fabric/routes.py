@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.arrays import distinct, entries_of, pointers, spread
-from collsim.fabric.fabric import Float, Int
+from collsim.fabric.fabric import Float, Int, Int32
 
 __all__ = ["Path", "RouteBlock", "RouteBundles", "Routes", "Ways", "assemble", "bundled", "merge_trunks", "mixed"]
 
 Path = tuple[list[int] | Int, list[float] | Float, float]
 """Links, the share of the message on each, and the latency of the slowest way."""
 Code = NDArray[np.uint64]
-Int32 = NDArray[np.int32]
 
 BLOCK = 2**18
 """So many entries are sorted at a time, so that what is needed for it stays small."""

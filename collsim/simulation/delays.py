@@ -15,13 +15,11 @@ from collsim.simulation.concurrent import GroupTask, time_together
 from collsim.simulation.damage_sample import Sample
 from collsim.simulation.timing import Timing
 
-__all__ = ["Delay", "delayed"]
+__all__ = ["Delay"]
 
 MOST_LATER = 2.0
 """The delay of the whole was less than so many times what that of a sample comes to, on two to four times as many nodes
 (tests/property/test_delays.py, docs/scale.md)."""
-
-
 ALIKE, NOT_QUITE_ALIKE = 2e-5, 0.05
 """How far times by one rank were off at most, and where ranks are not quite alike (docs/scale.md, "Nearly alike")."""
 
@@ -34,30 +32,27 @@ class Delay:
     damaged: GroupTask
     healthy: GroupTask
 
+    def of(self, timing: Timing) -> Timing:
+        """Return the *timing* of the machine in order with how much later the last one ends, and times on both sides.
 
-def delayed(timing: Timing, delay: Delay | None) -> Timing:
-    """Return the *timing* of the machine in order with how much later the last one ends, and times on both sides.
-
-    The lower one is without any delay, the upper one with twice as much.
-    """
-    if delay is None:
-        return timing
-    sample = delay.sample
-    late_s, in_order_s = (time_together([part], ((0,),))[0].time_s for part in (delay.damaged, delay.healthy))
-    own_s = max(late_s - in_order_s, 0.0) * sample.rounds
-    shared_s = _narrowed_s(timing, sample)
-    off = NOT_QUITE_ALIKE if sample.uneven else ALIKE
-    added_s = max(own_s, shared_s)
-    return replace(
-        timing,
-        time_s=timing.time_s + added_s,
-        critical_s={**timing.critical_s, "links": timing.critical_s.get("links", 0.0) + added_s},
-        path=f"{timing.path}, delay of a part",
-        bracket_s=(
-            max(timing.time_s * (1 - off), timing.bound.time_s),
-            timing.time_s * (1 + off) + MOST_LATER * (own_s + shared_s),
-        ),
-    )
+        The lower one is without any delay, the upper one with twice as much.
+        """
+        sample = self.sample
+        late_s, in_order_s = (time_together([part], ((0,),))[0].time_s for part in (self.damaged, self.healthy))
+        own_s = max(late_s - in_order_s, 0.0) * sample.rounds
+        shared_s = _narrowed_s(timing, sample)
+        off = NOT_QUITE_ALIKE if sample.uneven else ALIKE
+        added_s = max(own_s, shared_s)
+        return replace(
+            timing,
+            time_s=timing.time_s + added_s,
+            critical_s={**timing.critical_s, "links": timing.critical_s.get("links", 0.0) + added_s},
+            path=f"{timing.path}, delay of a part",
+            bracket_s=(
+                max(timing.time_s * (1 - off), timing.bound.time_s),
+                timing.time_s * (1 + off) + MOST_LATER * (own_s + shared_s),
+            ),
+        )
 
 
 def _narrowed_s(timing: Timing, sample: Sample) -> float:

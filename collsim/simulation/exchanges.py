@@ -26,7 +26,6 @@ from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps, steps_of
 from collsim.schedule import Chunks, Schedule, Transfers
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
-from collsim.simulation.damage_sample import joins_switches
 from collsim.simulation.lowering import Lowered, LoweredRun, end_rates_Bps, ways_of
 
 __all__ = [
@@ -62,6 +61,8 @@ def stands_but_for_damage(picked: Algorithm, request: ScheduleRequest, run: Lowe
     cluster = run.topology.cluster
     if run.topology.damage is None or cluster is None or request.n_ranks <= LEAST_UNEVEN:
         return False
+    from collsim.simulation.damage_sample import joins_switches  # on large damaged machines alone
+
     detours = cluster.spec.fabric == "dragonfly" and joins_switches(run.topology)
     return not detours and _are_made_alike(picked, request, run)
 

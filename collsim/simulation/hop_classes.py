@@ -12,19 +12,20 @@ import numpy as np
 
 from collsim.core.arrays import distinct, entries_of, pointers
 from collsim.engine.symmetry import Hops, alike_hops, codes_of, firsts, numbers
-from collsim.fabric.fabric import Float, Int
+from collsim.fabric.fabric import Float, Int, Int32
 from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool
 from collsim.simulation.busy import Busy
-from collsim.simulation.hop_rows import HopWays, Int32, Rows
+from collsim.simulation.hop_rows import HopWays, Rows
 from collsim.simulation.lowering import LoweredRun, end_rates_Bps, joined
 
 __all__ = ["Classes", "classes_of", "exact_chunks"]
 
 MOST_EXACT = 200_000
-"""Of so many transfers of classes the engine takes some seconds."""
+"""Of so many transfers of classes the engine takes a second or two (chosen)."""
 MOST_NEAR = 120_000
-"""The same of classes that are only nearly alike, of which there are as many as one likes."""
+"""The same of classes that are only nearly alike, of which there are as many as one likes: enough to tell hops apart by
+what is two waits away where one was 39 % off (docs/scale.md, "Nearly alike")."""
 MOST_NEAR_HOPS = 4_000_000
 """So many kinds of links all transfers of classes may cross (chosen: the engine looks at each again and again, some
 seconds for so many)."""

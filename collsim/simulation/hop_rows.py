@@ -10,18 +10,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collsim.core.arrays import pointers
-from collsim.fabric.fabric import Int
+from collsim.fabric.fabric import Int, Int32
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.library.costs.channel_costs import Bool
 from collsim.schedule import Circles, Pipelines, Schedule, Shape
 from collsim.simulation.lowering import LoweredRun, Taken, ways_of
 
 __all__ = ["HopWays", "Program", "Rows", "cut", "hops_of", "programs_of", "rows_of"]
-
-Int32 = NDArray[np.int32]
 
 MOST_STEPS = 256
 """Of so many equal steps of a ring the last half take equally long, so that more need not be simulated."""

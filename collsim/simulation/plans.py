@@ -24,8 +24,6 @@ from collsim.simulation.concurrent import (
     time_together,
     with_lowered,
 )
-from collsim.simulation.damage_sample import Sample, sample_of
-from collsim.simulation.delays import Delay, delayed
 from collsim.simulation.exchanges import exchanged, has_classes, is_uneven, stands_but_for_damage, stands_for_all
 from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
@@ -36,6 +34,8 @@ from collsim.simulation.tiers import algorithm_bound_s, tiers_of
 from collsim.simulation.timing import MOST_LINKS, Timing
 
 if TYPE_CHECKING:
+    from collsim.simulation.damage_sample import Sample
+    from collsim.simulation.delays import Delay
     from collsim.simulation.link_bytes import LinkBytes
 
 __all__ = [
@@ -223,6 +223,8 @@ def _is_delayed(task: Task, run: LoweredRun) -> bool:
 
 def _sample_of(task: Task, run: LoweredRun) -> Sample:
     """Return the nodes that are looked at of a damaged machine."""
+    from collsim.simulation.damage_sample import sample_of  # on large damaged machines alone
+
     return sample_of(run, relayed=bool(task.algorithm.relays), uneven=is_uneven(task.request, run))
 
 
@@ -230,6 +232,8 @@ def _delay(task: Task, run: LoweredRun, call: Call, ports: TreePorts) -> Delay |
     """Return what tells how much later a group ends by what has failed, where its own part does not show that."""
     if not _is_delayed(task, run):
         return None
+    from collsim.simulation.delays import Delay
+
     sample = _sample_of(task, run)
     some = replace(task, request=sample.request(task.request))
     parts = [_part(some, each, call, ports, alone=True, bounds=False) for each in (sample.damaged, sample.healthy)]
@@ -258,7 +262,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         spans=call.told.keeps_loads,
         watch=watch,
     )
-    timings = [delayed(*each) for each in zip(timings, plan.delays, strict=True)]
+    timings = [delay.of(each) if delay else each for each, delay in zip(timings, plan.delays, strict=True)]
     call.solves += sum(timing.solves + timing.simulated for timing in timings)
     slowest = slowest_of(timings)
     task, timing, delay = plan.tasks[slowest], timings[slowest], plan.delays[slowest]

@@ -91,14 +91,15 @@ def explained(asked: Mapping[str, Any], *, what_ifs: bool = True) -> Explanation
         raise InputError(Fault("nothing moves: there is nothing to explain", "size", "ask for more bytes"))
     chosen = chosen_of(bench)
     changes = changes_of(bench, asked, chosen) if what_ifs else []
-    found, simulated_s = what_ifs_of(bench, asked, changes)
+    in_order = bench.in_order()
+    found, simulated_s = what_ifs_of(bench, asked, changes, in_order)
     spans, spans_told = _spans(bench)
     return Explanation(
         result=replace(bench.result, rows=(replace(bench.row, loads=None),)),
         chosen=with_simulated(chosen, simulated_s, bench.row.time_s),
         phases=_phases(bench),
         tiers=_tiers(bench),
-        parts=parts_of(bench),
+        parts=parts_of(bench, in_order),
         what_ifs=found,
         links=_links(bench),
         spans=spans,

@@ -11,6 +11,7 @@ from collsim.explanation.removals import REMOVALS, Removal, Site
 from collsim.library import Profile
 from collsim.library.environment import ALGORITHMS
 from collsim.library.library import PROTOCOLS
+from collsim.simulation.provenance import machine_gpus
 from collsim.simulation.request.fields import Request
 from collsim.simulation.request.prepare import Prepared
 from collsim.simulation.request.request import CHOICES
@@ -79,7 +80,22 @@ class Bench:
             return machine, profile
 
         question, groups = question or asked.question, groups or asked.groups
-        return predict(topology or asked.topology, asked.constants, question, groups, as_if=as_if).rows[0]
+        machine = topology or asked.topology
+        return predict(machine, asked.constants, question, groups, as_if=as_if, compares=False).rows[0]
+
+    def in_order(self) -> Bench | None:
+        """Return the bench of the machine in order, where the answer is its time and a delay by what has failed.
+
+        None where the answer is not made so, or something else runs there. Raises as `predict` does.
+        """
+        topology, constants, question, groups = self.asked
+        if "delay of a part" not in self.row.path or topology.damage is None or len(self.row.group_times) > 1:
+            return None
+        there = [machine_gpus(topology, gpus) for gpus in groups]
+        result = predict(topology.damage.healthy, constants, question, there, as_if=lambda *both: both)
+        if result.rows[0].label != self.row.label or result.rows[0].time_s > self.row.time_s:
+            return None
+        return replace(self, asked=Prepared(topology.damage.healthy, constants, question, there), result=result)
 
 
 def answered(asked: Prepared) -> Bench:

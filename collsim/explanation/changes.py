@@ -22,6 +22,8 @@ MOST_CONTENDERS = 6
 """Of what the library compared, so many are simulated (chosen)."""
 MOST_RANKS = 256
 """Up to so many ranks all algorithms are tried: on more that takes minutes."""
+OF_SHARP = ("all_reduce", "all_gather", "reduce_scatter")
+"""Operations for which switches can add, or copy (`collsim.collectives.sharp`)."""
 HALVED = {
     "overheads of every step halved": STEP_OVERHEADS,
     "overheads once a call halved": ("base_s", "channel_overhead_s", "peer_overhead_s"),
@@ -133,7 +135,7 @@ def _of_calls(bench: Bench) -> Iterator[Change]:
     if not question.registered and "registered" in launches:
         yield Change("registered buffers", {"registered": True})
     if bench.asked.topology.cluster is not None and library.startswith("nccl") and bench.row.asked == "auto":
-        if str(question.environment.get("NCCL_COLLNET_ENABLE", "0")) != "1":
+        if bench.row.op in OF_SHARP and str(question.environment.get("NCCL_COLLNET_ENABLE", "0")) != "1":
             yield Change("switches between the nodes add (SHARP)", {"environment": {"NCCL_COLLNET_ENABLE": "1"}})
         if bench.row.op == "all_to_all":
             off = str(question.environment.get("NCCL_PXN_DISABLE", "0")) != "1"

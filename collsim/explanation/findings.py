@@ -16,7 +16,7 @@ __all__ = [
 SCHEMA = "collsim.explain/1"
 KINDS: Mapping[str, str] = {
     "bound": "bytes on the wires at line rate: no algorithm is faster on these links",
-    "failures": "what failed makes the bound itself higher",
+    "failures": "what failed makes the bound itself higher, or those late who wait for others",
     "algorithm": "bytes beyond the least: detours, copies and flags that this algorithm sends",
     "imbalance": "the busiest link carries more than an even share",
     "contention": "transfers that meet on links do not keep the busiest one busy to the end",

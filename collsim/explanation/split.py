@@ -32,8 +32,16 @@ NEGATIVE = {
 UNTOLD = "steps that wait, and transfers that meet: too many to tell apart"
 
 
-def parts_of(bench: Bench) -> tuple[Part, ...]:
-    """Return the parts of the time of a bench, in the order of `KINDS`; they sum to it."""
+def parts_of(bench: Bench, in_order: Bench | None = None) -> tuple[Part, ...]:
+    """Return the parts of the time of a bench, in the order of `KINDS`; they sum to it.
+
+    Where the time is that of the machine *in order* and a delay by what has failed, the delay is one part, and the
+    others are those of that machine.
+    """
+    if in_order is not None:
+        damage, late_s = bench.asked.topology.damage, bench.row.time_s - in_order.row.time_s
+        assert damage is not None
+        return _sorted([*parts_of(in_order), Part("failures", f"delay by what has failed: {damage.summary}", late_s)])
     try:
         return split_of(bench)
     except InternalError:  # without caps, overlapping calls are too short for what a link carries
@@ -56,12 +64,17 @@ def split_of(bench: Bench) -> tuple[Part, ...]:
         note = NEGATIVE.get(removal.title, NEGATIVE[""]) if worth_s < 0 else ""
         found.append(Part(removal.kind, removal.title, worth_s, _constants(bench, removal), note))
     found += _on_bare_wires(bench, rows[-1])
-    kinds = list(KINDS)
     least_s = NONE * bench.row.time_s
     kept = [part for part in found if abs(part.time_s) > least_s or part.kind == "bound"]
     told_s = sum(part.time_s for part in kept)
     assert abs(told_s - bench.row.time_s) <= FINE * bench.row.time_s, "parts do not sum to the time"
-    return tuple(sorted(kept, key=lambda part: (kinds.index(part.kind), -part.time_s)))
+    return _sorted(kept)
+
+
+def _sorted(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Return parts in the order of a page, the largest of a kind first."""
+    kinds = list(KINDS)
+    return tuple(sorted(parts, key=lambda part: (kinds.index(part.kind), -part.time_s)))
 
 
 def _constants(bench: Bench, removal: Removal) -> tuple[Constant, ...]:
@@ -105,23 +118,28 @@ def _on_bare_wires(bench: Bench, bare: Row) -> Iterator[Part]:
 
 def _order(bench: Bench, bare: Row, at_once: Request, groups: Sequence[Sequence[int]]) -> Iterator[Part]:
     """Yield what is beyond the bytes of the busiest link: steps that wait, and sharing."""
-    assert bare.loads is not None
     try:
         free = bench.without(len(bench.removals), at_once, groups)
     except InputError:
-        yield Part("pipeline fill", UNTOLD, bare.time_s - bare.loads.busiest_s)
+        yield Part("pipeline fill", UNTOLD, bare.time_s - _busiest_s(bare))
         return
     filled_s = bare.time_s - free.time_s
     note = NEGATIVE[""] if filled_s < 0 else ""
     yield Part("pipeline fill", "steps that wait for the ones before", filled_s, note=note)
-    yield Part("contention", "transfers that meet on links", free.time_s - bare.loads.busiest_s)
+    yield Part("contention", "transfers that meet on links", free.time_s - _busiest_s(bare))
+
+
+def _busiest_s(bare: Row) -> float:
+    """Return how long the busiest link takes; by loads as on a machine in order that may be less than the bound."""
+    assert bare.loads is not None
+    return max(bare.loads.busiest_s, bare.lower_bound_s)
 
 
 def _loads(bare: Row) -> Iterator[Part]:
     """Yield what the busiest link carries beyond an even share, and what is beyond the bound in that."""
     assert bare.loads is not None
-    even_s = min(max(bare.loads.even_s, bare.lower_bound_s), bare.loads.busiest_s)
-    yield Part("imbalance", "the busiest link carries more than an even share", bare.loads.busiest_s - even_s)
+    even_s = min(max(bare.loads.even_s, bare.lower_bound_s), _busiest_s(bare))
+    yield Part("imbalance", "the busiest link carries more than an even share", _busiest_s(bare) - even_s)
     yield Part("algorithm", "more bytes, or fewer links for them, than the bound asks for", even_s - bare.lower_bound_s)
 
 

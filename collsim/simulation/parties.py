@@ -35,9 +35,17 @@ that stands for it."""
 
 
 def answerable(
-    topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]], told: Told
+    topology: Topology,
+    constants: Profile,
+    question: Request,
+    groups: Sequence[Sequence[int]],
+    told: Told,
+    *,
+    compares: bool = True,
 ) -> tuple[list[Sequence[int]], list[Party | Scaled], list[Party | Scaled | None]]:
     """Return the runs that can be prepared, as of `_parties`, with their GPUs; others are *told* as refused.
+
+    Unless it *compares*, nothing is prepared as it was before anything failed.
 
     Raises
     ------
@@ -47,7 +55,7 @@ def answerable(
     found: list[tuple[Sequence[int], Party | Scaled, Party | Scaled | None]] = []
     for group in groups:
         try:
-            ((party,), (before,)) = _parties(topology, constants, question, [group])
+            ((party,), (before,)) = _parties(topology, constants, question, [group], compares=compares)
         except (InputError, ModelError) as error:
             members = question.groups_of(group)
             for op, asked in product(question.ops, question.algo):
@@ -61,11 +69,11 @@ def answerable(
 
 
 def _parties(
-    topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]]
+    topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]], *, compares: bool
 ) -> tuple[list[Party | Scaled], list[Party | Scaled | None]]:
     """Return the groups of each run, and the same ones before anything failed, None where nothing did."""
     parties = [_party(topology, constants, question.groups_of(group), question) for group in groups]
-    if topology.damage is None:
+    if topology.damage is None or not compares:
         return parties, [None for _ in groups]
     before = topology.damage.healthy
     runs = [healthy_groups(topology, question.groups_of(group), question) for group in groups]

@@ -245,13 +245,15 @@ def predict(
     *,
     as_if: AsIf | None = None,
     doubts: bool = True,
+    compares: bool = True,
     traced: bool = False,
 ) -> Result:
     """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
 
     *as_if* returns the machine and the constants that are simulated instead of those at which everything else was
     settled, such as without latencies; rows then have their `loads`. *doubts* asks again without the settings of which
-    nothing but the times tells whether they matter. *traced*: rows have every transfer of all groups in their loads,
+    nothing but the times tells whether they matter. *compares*: rows of a machine on which something failed have the
+    one in order beside them. *traced*: rows have every transfer of all groups in their loads,
     where no contest decides what runs; the question does not let transfers stand for others (*reduce*).
 
     Raises
@@ -283,7 +285,7 @@ def predict(
     as_fitted = exchanges_as_fitted(constants, _levels(topology, constants, groups, question))
     sure = _sure(launched, constants, judged) if as_fitted else replace(launched, accuracy={})
     simulated = (topology, sure) if as_if is None else as_if(topology, sure)
-    groups, parties, healthy = answerable(*simulated, question, groups, told)
+    groups, parties, healthy = answerable(*simulated, question, groups, told, compares=compares)
     rows, skipped = _rows(parties, healthy, question, told)
     read = warnings_of(judged, constants, question, as_fitted=as_fitted)
     effects = effects_of_changes(topology, constants, parties[0].runs[0])

@@ -21,8 +21,8 @@ __all__ = ["changed", "what_ifs_of"]
 IDLE = " changes nothing"
 """What warnings of settings that are not needed have in common: no doubt about the time."""
 SAME_DELAY = "the delay by what has failed is taken to be as long as without the change"
-MOST_DELAYS = 2
-"""Of so many changes the delay by what has failed is simulated too: a second each (chosen)."""
+MOST_DELAYS = 1
+"""Of so many changes the delay by what has failed is simulated too: one or two seconds each (chosen)."""
 
 
 def changed(asked: Mapping[str, Any], change: Change) -> Result:
@@ -37,7 +37,7 @@ def what_ifs_of(
     """Return what every change gains, the most first, and the simulated seconds of the library's contenders.
 
     Where the time is that of the machine *in order* and a delay by what has failed, changes are simulated there and
-    the delay is taken to stay; of those that then gain most `MOST_DELAYS` are simulated with theirs.
+    the delay is taken to stay; `MOST_DELAYS` of those that then gain most are simulated with theirs.
     """
     if in_order is None:
         found = [_gain(bench, asked, change) for change in changes]

@@ -10,7 +10,7 @@ import numpy as np
 
 from collsim.collectives import ScheduleRequest
 from collsim.fabric.fabric import Float, Int
-from collsim.simulation.lowering import LoweredRun, layout_of, prepare
+from collsim.simulation.lowering import IN_ORDER, LoweredRun, layout_of, prepare
 from collsim.topology import Topology
 
 __all__ = ["Sample", "joins_switches", "sample_of"]
@@ -71,12 +71,19 @@ def _sample_of(run: LoweredRun, most_ranks: int, *, uneven: bool) -> Sample:
     some = run.fabric.rank_node[np.array(nodes)[_chosen(_lost_Bps(run), n)].ravel()]
     in_order = np.array(damage.gpus)
     damaged = prepare(run.topology, run.profile, some.tolist(), alone=True)
-    healthy, whole = (
-        prepare(damage.healthy, run.profile, in_order[gpus].tolist(), alone=True)
-        for gpus in (some, run.fabric.rank_node)
-    )
-    whole = replace(whole, cuts=run.cuts, flows=run.flows)
+    healthy = prepare(damage.healthy, run.profile, in_order[some].tolist(), alone=True)
+    whole = replace(_in_order(run, in_order[run.fabric.rank_node]), cuts=run.cuts, flows=run.flows)
     return Sample(damaged, healthy, whole, (len(nodes) - 1) / (n - 1), _narrowed(run.topology), uneven)
+
+
+def _in_order(run: LoweredRun, gpus: Int) -> LoweredRun:
+    """Return the run of all *gpus* on the machine in order: the one beside which *run* is shown, if it is there."""
+    assert run.topology.damage is not None
+    healthy = run.topology.damage.healthy
+    known: LoweredRun | None = run.found.get(IN_ORDER)
+    if known is not None and known.topology is healthy and np.array_equal(known.fabric.rank_node, gpus):
+        return known
+    return prepare(healthy, run.profile, gpus.tolist(), alone=True)
 
 
 def _chosen(lost: Float, n: int) -> Int:

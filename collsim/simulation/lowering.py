@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collsim.fabric.routes import Ways
 
 __all__ = [
+    "IN_ORDER",
     "MOST_TRANSFERS",
     "Lowered",
     "LoweredRun",
@@ -66,6 +67,8 @@ MOST_KEPT_RANKS = 128
 RUNS: Kept[LoweredRun] = Kept(32)
 """Fabric and routes of calls before, by topology, GPUs and what of links counts: constants of a profile change neither
 one."""
+IN_ORDER = "in order"
+"""In what was found for a run on a damaged machine: the run of the same ranks on the machine in order."""
 MOST_EQUAL_CHANNELS = 16
 """Before equal channels are merged, a schedule may be so many times larger."""
 
@@ -326,16 +329,20 @@ class Taken(NamedTuple):
 def ways_of(schedule: Schedule, ends: tuple[Int, Int], run: LoweredRun, ports: TreePorts) -> Taken:
     """Return the ways of transfers of *schedule* from and to *ends*, int64[n] each; raises as `lower` does.
 
-    Other sizes have other numbers of transfers between the same ends, which are laid once.
+    Other sizes have other numbers of transfers between the same ends, which are laid once. Of clusters, whose ways are
+    many, those of the last ends are kept; trees of the network are planted anew, for they take what others leave.
     """
     lowest = min(int(ends[0].min(initial=0)), int(ends[1].min(initial=0)), 0)
     width = run.fabric.n_ranks - lowest
     pairs, which = distinct((ends[0] - lowest) * width + (ends[1] - lowest))
-    key = None
-    if run.routes.number is not None and run.topology.cluster is None and not schedule.groups:
-        key = "ways", lowest, hashlib.blake2b(pairs.tobytes()).digest()
-    taken: Taken | None = run.found.get(key)
-    if taken is None:
+    key, slot = (lowest, hashlib.blake2b(pairs.tobytes()).digest()), None
+    if run.routes.number is not None and not schedule.groups:
+        in_cluster = run.topology.cluster is not None
+        slot = ("ways", *key) if not in_cluster else ("ways",) if lowest == 0 else None
+    before: object
+    taken: Taken | None
+    before, taken = run.found.get(slot, (None, None))
+    if taken is None or before != key:
         src, dst = (end + lowest for end in np.divmod(pairs, width))
         routes, number = routes_of(run.fabric, run.routes, (src, dst), schedule.groups, ports)
         own = run
@@ -343,8 +350,8 @@ def ways_of(schedule: Schedule, ends: tuple[Int, Int], run: LoweredRun, ports: T
             trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
             own = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
         taken = Taken(own, number, *_across(schedule, (src, dst), own), schedule.groups)
-        if key is not None:
-            run.found[key] = taken
+        if slot is not None:
+            run.found[slot] = key, taken
     return taken._replace(number=taken.number[which], across=taken.across[which], added=taken.added[which])
 
 

@@ -16,7 +16,7 @@ from collsim.fabric.fabric import Float
 from collsim.library import Profile
 from collsim.simulation.before_after import healthy_groups
 from collsim.simulation.concurrent import Party, prepare_groups, redrawn
-from collsim.simulation.lowering import as_seen
+from collsim.simulation.lowering import IN_ORDER, as_seen
 from collsim.simulation.plans import Told
 from collsim.simulation.request.fields import Request
 from collsim.simulation.request.loads import free_shares
@@ -77,7 +77,12 @@ def _parties(
         return parties, [None for _ in groups]
     before = topology.damage.healthy
     runs = [healthy_groups(topology, question.groups_of(group), question) for group in groups]
-    return parties, [_party(before, constants, run, question) for run in runs]
+    others = [_party(before, constants, run, question) for run in runs]
+    for party, other in zip(parties, others, strict=True):
+        if isinstance(party, Party) and isinstance(other, Party) and not question.load:
+            for mine, theirs in zip(party.runs, other.runs, strict=False):  # checked where it is used
+                mine.found[IN_ORDER] = theirs
+    return parties, others
 
 
 def _party(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -191,8 +192,20 @@ def whole(plan: Plan, call: Call) -> Plan:
     return plan_of(plan.tasks, plan.requested_bytes, call)
 
 
-def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: bool, bounds: bool) -> GroupTask:
-    """Return what one group runs; one that is *alone* by some of its transfers that stand for the others."""
+def _part(
+    task: Task,
+    run: LoweredRun,
+    call: Call,
+    ports: TreePorts,
+    *,
+    alone: bool,
+    bounds: bool,
+    build: Callable[[], Schedule] | None = None,
+) -> GroupTask:
+    """Return what one group runs; one that is *alone* by some of its transfers that stand for the others.
+
+    *build* returns the schedule if it may be there already.
+    """
     question, proto = call.question, task.proto or "Simple"
     if alone and (stands_for_all(task.algorithm, task.request, run) or _is_delayed(task, run)):
         run = run if run.topology.damage is None else _sample_of(task, run).whole
@@ -205,7 +218,7 @@ def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: b
         lowered = classed(task.algorithm, task.request, run, question.dtype)
         if lowered is not None:
             return with_lowered(lowered, proto)
-    schedule = built(task.algorithm, task.request, question)
+    schedule = build() if build else built(task.algorithm, task.request, question)
     if call.told.traced:
         from collsim.simulation.flows import refuse_long
 
@@ -236,8 +249,9 @@ def _delay(task: Task, run: LoweredRun, call: Call, ports: TreePorts) -> Delay |
 
     sample = _sample_of(task, run)
     some = replace(task, request=sample.request(task.request))
-    parts = [_part(some, each, call, ports, alone=True, bounds=False) for each in (sample.damaged, sample.healthy)]
-    return Delay(sample, *parts)
+    build = cache(lambda: built(some.algorithm, some.request, call.question))  # the same for both
+    both = sample.damaged, sample.healthy
+    return Delay(sample, *(_part(some, run, call, ports, alone=True, bounds=False, build=build) for run in both))
 
 
 def case_of(plan: Plan, call: Call) -> Case:

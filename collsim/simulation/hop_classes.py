@@ -6,6 +6,7 @@ and links of a class carry what they carry on average.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 import numpy as np
@@ -16,13 +17,15 @@ from collsim.fabric.fabric import Float, Int, Int32
 from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool
 from collsim.simulation.busy import Busy
-from collsim.simulation.hop_rows import HopWays, Rows
+from collsim.simulation.hop_rows import HopWays, Rows, runs_of
 from collsim.simulation.lowering import LoweredRun, end_rates_Bps, joined
 
-__all__ = ["Classes", "classes_of", "exact_chunks"]
+__all__ = ["TIMES_WHOLE", "Classes", "classes_of", "exact_chunks", "fits_whole"]
 
 MOST_EXACT = 200_000
 """Of so many transfers of classes the engine takes a second or two (chosen)."""
+TIMES_WHOLE = 2
+"""So many times as many are simulated if they are all that a pipeline has: to go on at a pace was up to 5 % off."""
 MOST_NEAR = 120_000
 """The same of classes that are only nearly alike, of which there are as many as one likes: enough to tell hops apart by
 what is two waits away where one was 39 % off (docs/scale.md, "Nearly alike")."""
@@ -57,8 +60,11 @@ class Classes(NamedTuple):
     """What is busy beside each."""
 
 
-def classes_of(rows: Rows, run: LoweredRun) -> Classes:
-    """Return the classes of rows: the finest that are not too many, or that an earlier size has told apart already."""
+def classes_of(rows: Rows, run: LoweredRun, times: int = 1) -> Classes:
+    """Return the classes of rows: the finest that are not too many, or that an earlier size has told apart already.
+
+    Of classes that are exactly alike, *times* as many are not too many.
+    """
     key = "classes", *rows.labels
     parted: dict[int | None, tuple[Int32, Int32, Int]]
     known: dict[object, Classes]
@@ -71,7 +77,7 @@ def classes_of(rows: Rows, run: LoweredRun) -> Classes:
             parted[rounds] = of_row.astype(np.int32), of_link.astype(np.int32), firsts(of_row)
             if rounds:  # colours that nobody asks for again; those of no round say which links are of a kind
                 kept.pop(rounds, None)
-        if _transfers(parted[rounds][2], rows) <= (MOST_EXACT if rounds is None else MOST_NEAR):
+        if _transfers(parted[rounds][2], rows) <= (times * MOST_EXACT if rounds is None else MOST_NEAR):
             break
     if rounds not in known:
         of_row, of_link = (part.astype(np.int64) for part in parted[rounds][:2])
@@ -101,14 +107,27 @@ def _nearly_alike(told: Hops, kind: Int) -> Int:
     return numbers(codes_of(kind, step))[0]
 
 
+def fits_whole(rows: Rows, run: LoweredRun) -> bool:
+    """Return True if all chunks can be simulated although classes that are exactly alike have rather many."""
+    _, parted, _, _ = run.found["classes", *rows.labels]
+    return _transfers(parted[None][2], rows) <= TIMES_WHOLE * MOST_EXACT
+
+
 def exact_chunks(rows: Rows, run: LoweredRun) -> int:
-    """Return how many chunks of every hop can be simulated if no two hops are taken as alike that are not.
+    """Return of how many equal chunks in a row all hops can be simulated if none are taken as alike that are not.
 
     Chunks follow each other at a pace that is theirs after some, while hops that are only nearly alike hide which link
-    is busiest.
+    is busiest. Each run of equal chunks counts, also the last one that is shorter.
     """
     _, parted, _, _ = run.found["classes", *rows.labels]
-    return MOST_EXACT // max(len(parted[None][2]), 1)
+    hops = np.bincount(rows.pipe[parted[None][2]], minlength=len(rows.programs))
+    lengths = [runs_of(each.size_bytes, each.adds)[1] for each in rows.programs]
+
+    def transfers(most: int) -> int:
+        return sum(n * int(np.minimum(long, most).sum()) for n, long in zip(hops.tolist(), lengths, strict=True))
+
+    longest = max((int(each.max(initial=0)) for each in lengths), default=0)
+    return bisect_right(range(longest + 1), MOST_EXACT, key=transfers) - 1
 
 
 def _transfers(first: Int, rows: Rows) -> int:

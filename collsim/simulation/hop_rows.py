@@ -18,7 +18,7 @@ from collsim.library.costs.channel_costs import Bool
 from collsim.schedule import Circles, Pipelines, Schedule, Shape
 from collsim.simulation.lowering import LoweredRun, Taken, ways_of
 
-__all__ = ["HopWays", "Program", "Rows", "cut", "hops_of", "programs_of", "rows_of"]
+__all__ = ["HopWays", "Program", "Rows", "cut", "hops_of", "programs_of", "rows_of", "runs_of"]
 
 MOST_STEPS = 256
 """Of so many equal steps of a ring the last half take equally long, so that more need not be simulated."""
@@ -56,9 +56,7 @@ def programs_of(merged: Pipelines | Circles, schedule: Schedule) -> list[Program
 
 def cut(sizes: Int, adds: Bool | None, most: int) -> Program:
     """Return a program with at most so many steps of each run of equal ones."""
-    legs = np.zeros(len(sizes), dtype=np.bool_) if adds is None else adds
-    begins = np.flatnonzero(np.append(True, (np.diff(sizes) != 0) | (np.diff(legs) != 0)))
-    lengths = np.diff(begins, append=len(sizes))
+    begins, lengths = runs_of(sizes, adds)
     kept = np.minimum(lengths, most)
     run = np.repeat(np.arange(len(begins)), kept)
     taken = begins[run] + np.arange(len(run)) - (np.cumsum(kept) - kept)[run]
@@ -68,6 +66,13 @@ def cut(sizes: Int, adds: Bool | None, most: int) -> Program:
     return Program(
         sizes[taken], adds if adds is None else adds[taken], total_bytes, tuple(ends), tuple(more), most // 2
     )
+
+
+def runs_of(sizes: Int, adds: Bool | None) -> tuple[Int, Int]:
+    """Return int64[runs] twice: where runs of equal steps begin, and how long they are."""
+    legs = np.zeros(len(sizes), dtype=np.bool_) if adds is None else adds
+    begins = np.flatnonzero(np.append(True, (np.diff(sizes) != 0) | (np.diff(legs) != 0)))
+    return begins, np.diff(begins, append=len(sizes))
 
 
 class HopWays(NamedTuple):

@@ -19,7 +19,7 @@ from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool
 from collsim.schedule import Circle, Circles, Pipelines, Schedule, Transfers
 from collsim.simulation.busy import Written
-from collsim.simulation.hop_classes import Classes, classes_of, exact_chunks
+from collsim.simulation.hop_classes import TIMES_WHOLE, Classes, classes_of, exact_chunks, fits_whole
 from collsim.simulation.hop_rows import Rows, cut, hops_of, programs_of, rows_of
 from collsim.simulation.lowering import Cut, Lowered, LoweredRun, lower
 
@@ -62,7 +62,9 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
     ways = hops_of(schedule, pipes, run)
     rows = rows_of(schedule, pipes, ways, programs)
     classes = classes_of(rows, run)
-    if classes.near and isinstance(merged, Pipelines) and (most := exact_chunks(rows, run)) >= MOST_CHUNKS:
+    if classes.near and isinstance(merged, Pipelines) and fits_whole(rows, run):
+        classes = classes_of(rows, run, TIMES_WHOLE)
+    elif classes.near and isinstance(merged, Pipelines) and (most := exact_chunks(rows, run)) >= MOST_CHUNKS:
         rows = rows_of(schedule, pipes, ways, [cut(each.size_bytes, None, most) for each in programs])
         classes = classes_of(rows, run)._replace(near=True)
     return _written_out(rows, classes, dtype, more)

@@ -77,7 +77,7 @@ def _parties(
         return parties, [None for _ in groups]
     before = topology.damage.healthy
     runs = [healthy_groups(topology, question.groups_of(group), question) for group in groups]
-    others = [_party(before, constants, run, question) for run in runs]
+    others: list[Party | Scaled | None] = [_party(before, constants, run, question) for run in runs]
     for party, other in zip(parties, others, strict=True):
         if isinstance(party, Party) and isinstance(other, Party) and not question.load:
             for mine, theirs in zip(party.runs, other.runs, strict=False):  # checked where it is used

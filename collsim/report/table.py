@@ -277,6 +277,10 @@ def _path_notes(rows: Sequence[Row]) -> list[str]:
     if near := sum("nearly" in row.path for row in rows):
         what = "what is only nearly alike was taken as alike, so times are a little off (docs/scale.md says how much)"
         notes.append(f"{format_count(near, 'row')}: {what}")
+    if paces := [row.path.split(", pace to ")[1].split(",")[0] for row in rows if ", pace to " in row.path]:
+        most = max(paces, key=lambda text: float(text.rstrip(" %")))
+        what = "chunks beyond the first ones follow at a pace that still changed when they were cut"
+        notes.append(f"{format_count(len(paces), 'row')}: {what}, which is worth {most} of a time at most")
     if any(row.path.startswith("wavefront") for row in rows):
         notes.append("steps of rings were computed row by row, from one place of each kind: same times")
     if any("groups alike" in row.path for row in rows):

@@ -201,7 +201,7 @@ def _cuts(rows: Rows, classes: Classes, start: Int, more: int) -> Cut | None:
     """
     hops = rows.pipes.n_hops
     depth = rows.hops.depth[rows.hop]
-    runs: list[tuple[int, int, int, float]] = []
+    runs: list[tuple[int, int, int, int, float, float]] = []
     for pipe, program in enumerate(rows.programs):
         first = int(rows.first[pipe])
         # Of a chain the last hop keeps the pace of the slowest; the first runs ahead of it. Of circles all are as good.
@@ -209,19 +209,21 @@ def _cuts(rows: Rows, classes: Classes, start: Int, more: int) -> Cut | None:
         last_hop = int(depth[first : first + int(hops[pipe])].argmax()) if program.adds is None else 0
         begin = int(start[classes.of_row[first + last_hop]])
         tail = program.back // 2 if paced else 0  # chains that end leave their links to others
+        steps = program.back
         runs += [
-            (pipe, begin + end - tail, begin + end - tail - program.back, count / program.back)
+            (pipe, begin + end - tail, begin + end - tail - steps, begin + end - tail - steps // 2,
+             steps // 2 / steps, count / steps)
             for end, count in zip(program.ends, program.more, strict=True)
-        ]
+        ]  # fmt: skip
         if more:
             back = int(hops[pipe]) // 2
-            before = int(start[classes.of_row[first + last_hop - back]])
+            before, middle = (int(start[classes.of_row[first + last_hop - n]]) for n in (back, back // 2))
             end = len(program.size_bytes) - 1
-            runs.append((pipe, begin + end, before + end, more / back))
+            runs.append((pipe, begin + end, before + end, middle + end, back // 2 / back, more / back))
     if not runs:
         return None
-    owner, last, before_it, times = (np.array(column) for column in zip(*runs, strict=True))
-    return Cut(rows.pipe[classes.first], owner, last, before_it, times.astype(np.float64))
+    owner, last, before_it, middle_of, later, times = (np.array(column) for column in zip(*runs, strict=True))
+    return Cut(rows.pipe[classes.first], owner, last, before_it, middle_of, later, times)
 
 
 def _carried(rows: Rows) -> tuple[Float, Float]:

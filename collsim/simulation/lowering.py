@@ -192,6 +192,10 @@ class Cut(NamedTuple):
     """int64[runs]: the last transfer of the run that was written out."""
     before: Int
     """int64[runs]: one before it."""
+    middle: Int
+    """int64[runs]: one between both."""
+    later: Float
+    """float64[runs]: which part of what lies between both lies behind the one in the middle."""
     times: Float
     """float64[runs]: how many times what is missing takes as long as from the one to the other."""
 
@@ -199,6 +203,13 @@ class Cut(NamedTuple):
         """Return the seconds that the pipeline of a class of hops needs for what is missing."""
         own = self.owner == self.pipe[hop]
         return float((self.times[own] * (finish_s[self.last[own]] - finish_s[self.before[own]])).sum())
+
+    def unsettled_s(self, hop: int, finish_s: Float) -> float:
+        """Return by how many seconds that differs at the pace before the one in the middle and at the pace after it."""
+        own = self.owner == self.pipe[hop]
+        begin_s, middle_s, end_s = (finish_s[each[own]] for each in (self.before, self.middle, self.last))
+        paces_s = (middle_s - begin_s) / (1 - self.later[own]), (end_s - middle_s) / self.later[own]
+        return abs(float((self.times[own] * (paces_s[1] - paces_s[0])).sum()))
 
 
 def layout_of(run: LoweredRun) -> NodeLayout:

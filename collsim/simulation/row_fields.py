@@ -179,7 +179,8 @@ FIELDS: tuple[Field, ...] = (
         "alike (`classes`), in plain Python (`reference`), compiled (`kernel`), or compiled and within a tolerance "
         "(`tolerance`); `wavefront`: step after step of rings ([scale.md](scale.md)), with `equal chunks` if those "
         "that differ by an element were taken as the largest; with `delay of a part` if that by what has failed was "
-        "simulated among some nodes",
+        "simulated among some nodes; with `pace to` and a part of the time if chunks were cut where their pace still "
+        "changed by that",
     ),
     Field("classes", COUNT, "transfers, or classes of transfers, that were simulated"),
     Field(

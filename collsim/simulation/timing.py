@@ -49,6 +49,7 @@ from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.memories import with_memories
+from collsim.simulation.request.tolerance import percent
 from collsim.simulation.result import Limit
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ WAIT_SHARPNESS = 1.5
 B200, H100 and V100 with several GPUs per thread 1.5 was better than 1, 2.5 and 8."""
 MOST_UNUSED = 4
 """Bytes on links are added up over all routes of a run if these are at most so many times those that are taken."""
+LEAST_UNSETTLED = 0.005
+"""A pace that still changes so much, as a part of the time, is told (chosen)."""
 MOST_LINKS = 8
 """Number of links that a message or a row names at most."""
 
@@ -173,10 +176,11 @@ def timing_of(
     once_s = _once_s(lowered, problem, solution, run, both_costs)
     last, begin_s = busiest(lowered, solution, costs)
     end_s = float(solution.finish_s[last])
-    ahead_s = 0.0
+    ahead_s = unsettled_s = 0.0
     if lowered.cut is not None:
         sent = last if last < len(lowered.route) else int(problem.dep[problem.dep_ptr[last]])  # what arrives last
-        ahead_s = lowered.cut.ahead_s(int(lowered.route[sent]), solution.finish_s)
+        hop = int(lowered.route[sent])
+        ahead_s, unsettled_s = (of(hop, solution.finish_s) for of in (lowered.cut.ahead_s, lowered.cut.unsettled_s))
     waits_s, chain = _critical_path(problem, solution, last, begin_s)
     link_bytes = _link_bytes(lowered, run, both_costs)
     parts = chain_parts(lowered, run, both_costs, problem, chain, link_bytes=link_bytes, solution=solution)
@@ -194,7 +198,7 @@ def timing_of(
         waits_s=waits_s,
         parts=parts,
         link_bytes=link_bytes,
-        path=solution.path,
+        path=solution.path + _unsettled(unsettled_s / (end_s + ahead_s)),
         simulated=solution.simulated,
         solves=solution.solves,
         tolerance=solution.tolerance,
@@ -215,6 +219,11 @@ def timing_of(
         timing = _not_below(timing, run)
     refuse_broken_laws(lowered.schedule, timing, run, broken)
     return timing
+
+
+def _unsettled(share: float) -> str:
+    """Return what the path says of a pace of chunks that still changed when they were cut; nothing if it hardly did."""
+    return f", pace to {percent(share)}" if share >= LEAST_UNSETTLED else ""
 
 
 def spans_of(lowered: Lowered, ready_s: Float, start_s: Float, finish_s: Float) -> tuple[Spans, Int]:

@@ -16,6 +16,7 @@ from collsim.explanation.findings import KINDS
 from collsim.explanation.gathering import asked_of
 from collsim.explanation.removals import OVERLAP, REMOVALS
 from collsim.explanation.split import _loads, parts_of, split_of
+from collsim.explanation.what_ifs import SAME_DELAY
 from collsim.report import render
 from collsim.report.explanation import _by, explanation_text
 
@@ -322,6 +323,27 @@ def test_what_ifs_ask_for_what_they_say():
     never = {"no oversubscription", "nothing failed", "calls of a captured graph", "registered buffers"}
     never |= {"switches between the nodes add (SHARP)"}
     assert not never & {*plain}
+
+
+def test_a_delay_by_what_has_failed_is_a_part_of_its_own():
+    """The other parts are those of the machine in order, and no part is negative."""
+    asked = {"topo": "h100_rail", "op": "all_to_all", "size": "64M", "nodes": 129}
+    found = explain(**asked, fail="nic:node3/2")
+    row = found.result.rows[0]
+    (late,) = [part for part in found.parts if part.kind == "failures"]
+    assert "delay of a part" in row.path
+    assert late.title == "delay by what has failed: 1 NIC failed: n3.nic2"
+    assert late.time_s == pytest.approx(row.time_s - row.healthy_time_s, rel=1e-9)
+    assert min(part.time_s for part in found.parts) >= 0
+    assert sum(part.time_s for part in found.parts) == pytest.approx(row.time_s, rel=1e-9)
+    others = [(part.kind, part.title, part.time_s) for part in found.parts if part is not late]
+    assert others == [(part.kind, part.title, part.time_s) for part in explain(**asked, what_ifs=False).parts]
+    what_ifs = {each.title: each for each in found.what_ifs}
+    assert what_ifs["nothing failed"].time_s == row.healthy_time_s
+    assert not what_ifs["nothing failed"].warnings
+    taken = [each for each in found.what_ifs if SAME_DELAY in each.warnings]
+    assert what_ifs["links in the node twice as fast"] in taken
+    assert found.what_ifs[0] not in taken, "the best one is simulated with its delay"
 
 
 def test_a_run_without_an_explanation_says_why_in_a_note(tmp_path, monkeypatch):

@@ -151,7 +151,7 @@ def rows_of(entry: Entry, test: Test) -> list[dict[str, object]]:
         "library": better_library(entry["library"], library_of(test)),
         "launch": entry["launch"] or launch_of(test),
         "env": entry["env"] or forced(test.run.environment),
-        "gpus_per_thread": test.run.gpus_per_thread,
+        "gpus_per_thread": entry["gpus_per_thread"] or test.run.gpus_per_thread,
         "nodes": test.nodes if topology_of(entry["system"]).cluster else "",
         "matrix": matrix,
     }
@@ -218,7 +218,7 @@ def rows_of_figures(entry: Entry, figures: Figures) -> list[dict[str, object]]:
         "library": entry["library"],
         "launch": entry["launch"] or "stream",
         "env": entry["env"],
-        "gpus_per_thread": "",
+        "gpus_per_thread": entry["gpus_per_thread"],
         "nodes": -(-ranks // cluster.node.n_gpus) if cluster else "",
         "ranks": ranks,
         "op": operation(index["op"]).name,

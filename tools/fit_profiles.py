@@ -138,6 +138,7 @@ def as_case(row: TableRow) -> Measured:
         launch="graph" if case.launch == "graph" else "stream",
         registered=int(case.launch == "registered"),
         gpus_per_thread=max(case.gpus_per_thread, 1),
+        one_process=1 < case.ranks <= case.gpus_per_thread,
         library=known_library(told),
         environment=tuple(sorted((NVLS_SEEN | variables(case)).items())),
         matrix=matrix,

@@ -187,6 +187,7 @@ def simulate(case: TableCase, profile: Profile | None = None) -> Row:
     launch = {"launch": "graph"} if case.launch == "graph" else {"registered": case.launch == "registered"}
     options: dict[str, Any] = {"rank_list": gpus_of(case), "gpus_per_thread": max(case.gpus_per_thread, 1), **launch}
     options["host"] = case.host
+    options["one_process"] = 1 < case.ranks <= case.gpus_per_thread  # one thread that starts all of them
     options["profile"] = profile or lent_profile(case.system)
     size: int | None = case.size_bytes
     if case.op == "all_to_all_v":

@@ -54,7 +54,8 @@ TIED = {"rooted": "ring", "fan": "messages"}
 """Families whose constants are those of another one: a ring that broadcasts copies as a ring that reduces does, and the
 messages of a gather are messages."""
 OWN = {"rooted": ("base_s",)}
-"""Those that a tied family has for itself all the same: calls in a row hide a part of the base."""
+"""Those that a tied family has for itself all the same: calls in a row hide a part of the base. A protocol that no row
+of it shows, where other protocols of it are told, has that of the other family instead of what stood before any log."""
 BELOW = 0.98
 """Fractions between nodes start below their most: where a whole adapter is in use already, no derivative leads down."""
 FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.03
@@ -217,6 +218,7 @@ def costs_of(
 ) -> tuple[Mapping[tuple[str, str], Protocol], float]:
     """Return the protocols by (family, name) and the floor in seconds for the logarithms of all parameters."""
     values = dict(zip(((p.family, p.proto, p.key) for p in parameters), np.exp(logs).tolist(), strict=True))
+    told = {(family, key) for family, _, key in values}
     costs: dict[tuple[str, str], Protocol] = {}
     for family in FAMILIES:
         stand_in = profile.families.get(STAND_IN.get(family, ""), {})
@@ -224,7 +226,10 @@ def costs_of(
             own = {}
             for key in FITTED:
                 source = source_of(family, key, profile)
-                place = next((at for at in ((source, proto, key), (source, "", key)) if at in values), None)
+                places = [(source, proto, key), (source, "", key)]
+                if key in OWN.get(family, ()) and (family, key) in told:
+                    places.append((TIED[family], proto, key))
+                place = next((at for at in places if at in values), None)
                 if place is not None and getattr(usual, key) not in (None, 0.0, math.inf):
                     own[key] = values[place]
             costs[family, proto] = replace(usual, **own)

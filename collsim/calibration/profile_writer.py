@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from collsim.calibration.findings import Calibration, Constant
 from collsim.calibration.parameters import OWN, TIED
 from collsim.library import Profile, Protocol, Scatter, profile_names
+from collsim.library.costs.channel_costs import NEAREST
 from collsim.library.costs.profile_reader import PROTOCOL_FIGURES, PROTOCOL_FLAGS, SCHEMA
 
 __all__ = ["as_yaml"]
@@ -169,6 +170,10 @@ class _Writer:
             return abs(math.log(value / start)) > UNMOVED
         return _text(key, start) != _text(key, value)
 
+    def is_told(self, launch: str, family: str, key: str) -> bool:
+        """Return True if the fit has a figure for some protocol of a family."""
+        return any((launch, f"{family}.{proto}.{key}") in self.fitted for proto in NEAREST)
+
     def before(self, launch: str) -> str:
         """Return the costs that the fit of a way to launch starts from."""
         if self.joint:
@@ -178,7 +183,10 @@ class _Writer:
     def unfitted(self, launch: str, name: str, key: str) -> tuple[str, str]:
         """Return status and source of a figure that the fit did not move."""
         family, *rest = name.split(".")
-        tied = "" if f"{key}_s" in OWN.get(family, ()) else TIED.get(family, "")
+        own = f"{key}_s" in OWN.get(family, ()) and (
+            (launch, name) in self.fitted or not self.is_told(launch, family, key)
+        )
+        tied = "" if own else TIED.get(family, "")
         if any((launch, ".".join([tied, *part])) in self.fitted for part in (rest, rest[-1:])):
             return "derived", f"as of {tied}"
         if (launch, name) in self.fitted:

@@ -188,6 +188,17 @@ def test_words_of_the_profile_say_what_moved_a_figure(h100):
     assert document["families"]["ring"]["LL"]["wire_efficiency"]["status"] == "constant"
 
 
+def test_a_protocol_that_no_broadcast_shows_begins_as_that_of_rings(h100):
+    """Where other protocols of broadcasts are told; elsewhere all keep what stood before."""
+    told = [Parameter(family, proto, "base_s", 1e-5, 1.0) for family, proto in (("ring", "LL128"), ("rooted", "LL"))]
+    costs, _ = costs_of(h100, told, np.log([9e-6, 5e-6]))
+    assert costs["rooted", "LL128"].base_s == pytest.approx(9e-6)
+    assert costs["rooted", "LL"].base_s == pytest.approx(5e-6)
+    assert costs["rooted", "Simple"].base_s == h100.families["rooted"]["Simple"].base_s
+    alone, _ = costs_of(h100, told[:1], np.log([9e-6]))
+    assert alone["rooted", "LL128"].base_s == h100.families["rooted"]["LL128"].base_s
+
+
 def test_a_fit_to_no_more_rows_than_free_numbers_is_not_calibrated(h100, tmp_path):
     """It says how many rows fix how many numbers, and where the others are from; so does the output with it."""
     rows = made_rows(h100, ring_cases((4,)))

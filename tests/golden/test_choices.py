@@ -102,6 +102,32 @@ def test_reference_vector_of_eight_h100(size: int) -> None:
     assert choice.algo == ("nvls" if size >= 16 * MIB else "ring")
 
 
+TREES_OF_TWO = {
+    (2, 21): [(8.0, 61.1), (16.5, 180.6), (56.0, 232.2)],
+    (2, 30): [(8.0, 61.1), (16.5, 180.6), (16.4, 232.2)],
+}
+"""Latency (us) and bandwidth (GB/s) of trees with LL, LL128 and Simple that 2.21.5 and 2.32.3 print on two H200; the
+constants of 2.32 are those of 2.30."""
+
+
+@pytest.mark.parametrize("version", TREES_OF_TWO)
+def test_trees_of_two_gpus_have_twice_the_rate_of_rings(version: tuple[int, int]) -> None:
+    call, h200 = Call("all_reduce", 2, MIB), system_of(load_topology("hgx_h200"), [0, 1], nvls=False)
+    setting = Setting(call, h200, nccl_constants(version), Environment(), nccl_graphs(call, h200), version)
+    for proto, (latency, bandwidth) in enumerate(TREES_OF_TWO[version]):
+        assert latency_us(setting, "tree", proto) == pytest.approx(latency, abs=0.051)
+        assert bandwidth_GBps(setting, "tree", proto) == pytest.approx(bandwidth, abs=0.051)
+
+
+@pytest.mark.parametrize(
+    ("size", "algo", "proto"), [(32, "ring", "LL"), (64, "chain", "Simple"), (4096, "ring", "Simple")]
+)
+def test_two_h100_with_2_18_leave_lines_at_64_kib(size: int, algo: str, proto: str) -> None:
+    """A public log jumps there from 9.4 to 21.6 us."""
+    choice = choose(Call("all_reduce", 2, size * 1024), system_of(load_topology("hgx_h100"), [0, 1]), "nccl-2.18")
+    assert (choice.algo, choice.proto) == (algo, proto)
+
+
 def test_nvls_of_eight_h100_runs_on_sixteen_channels() -> None:
     """A public log of H100 prints channels 0 to 15 at 256 MiB."""
     choice = choose(Call("all_reduce", 8, 256 * MIB), system_of(load_topology("hgx_h100")))

@@ -37,7 +37,7 @@ from itertools import groupby
 from typing import Any, TypeGuard
 from unittest import mock
 
-from variations import NUMBER, bent, of_text, over, plain, reshaped, reworded, summed, varied
+from variations import NUMBER, bent, of_text, over, plain, pruned, reshaped, reworded, summed, varied
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "tests" / "golden" / "figures"
@@ -277,17 +277,19 @@ def limited(limits: Mapping[str, float], *steps: str) -> list[str]:
 def of_kinds(given: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
     """What every function gives that needs one thing only, of a kind that is given by its name: a sum for each of them.
 
-    Left out are commands, and functions that give a profile, whose constants are recorded elsewhere.
+    Left out are commands, and the costs of libraries, whose constants are recorded elsewhere.
     """
     package = importlib.import_module("collsim")
     found: dict[str, list[str]] = {}
     for info in pkgutil.walk_packages(package.__path__, "collsim."):
+        if info.name.startswith(("collsim.cli", "collsim.library.costs")):
+            continue
         module = importlib.import_module(info.name)
         for name, function in sorted(vars(module).items()):
-            if inspect.isfunction(function) and function.__module__ == info.name and ".cli" not in info.name:
-                asked = inspect.signature(function)
-                needed = [each.annotation for each in asked.parameters.values() if each.default is each.empty]
-                if len(needed) == 1 and needed[0] in given and "Profile" not in str(asked.return_annotation):
+            if inspect.isfunction(function) and function.__module__ == info.name:
+                asked = inspect.signature(function).parameters.values()
+                needed = [each.annotation for each in asked if each.default is each.empty]
+                if len(needed) == 1 and needed[0] in given:
                     sums = [_without_places(over(function, [thing])[0]) for thing in given[needed[0]]]
                     found[f"{info.name}.{name}".removeprefix("collsim.")] = sums
     return found
@@ -314,7 +316,21 @@ def _by_text(value: Any) -> Any:
     return [_by_text(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-OWN = (bent, choices, declared, figures_of, limited, of_kinds, of_text, over, reshaped, reworded, summed, varied)
+OWN = (
+    bent,
+    choices,
+    declared,
+    figures_of,
+    limited,
+    of_kinds,
+    of_text,
+    over,
+    pruned,
+    reshaped,
+    reworded,
+    summed,
+    varied,
+)
 """Functions that a step of Python may call beside those of collsim."""
 
 

@@ -91,6 +91,29 @@ def _instead(word: str, right: str) -> list[str]:
     return [each for each in dict.fromkeys(["", f"{word} {word}", right, *others]) if each != word]
 
 
+def pruned(function: Callable[[str], Any], file: str, most: int = 16) -> list[str]:
+    """What a function gives for a file of XML in which one element is gone, twice, empty, bare or of another name."""
+    from xml.etree import ElementTree
+
+    def without(element: ElementTree.Element, *, parts: bool) -> ElementTree.Element:
+        bare = ElementTree.Element(element.tag, element.attrib if parts else {})
+        bare.extend([] if parts else element)
+        return bare
+
+    root = ElementTree.parse(file).getroot()
+    there = [(above, place) for above in root.iter() for place in range(len(above))]
+    found = []
+    for above, place in there[:: -(-len(there) // most)]:
+        own = above[place]
+        renamed = ElementTree.Element("other", own.attrib)
+        renamed.extend(own)
+        for instead in ([], [own, own], [without(own, parts=True)], [without(own, parts=False)], [renamed]):
+            above[place : place + 1] = instead
+            found.append(of_text(function, "pruned.xml", ElementTree.tostring(root, "unicode")))
+            above[place : place + len(instead)] = [own]
+    return found
+
+
 def reshaped(function: Callable[[str], Any], file: str, most: int = 8) -> list[str]:
     """What a function gives for a file of data in which one place holds something of another kind, as sums."""
     import yaml

@@ -37,7 +37,7 @@ from itertools import groupby
 from typing import Any, TypeGuard
 from unittest import mock
 
-from variations import NUMBER, bent, over, plain, reshaped, varied
+from variations import NUMBER, bent, of_text, over, plain, pruned, reshaped, reworded, summed, varied
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "tests" / "golden" / "figures"
@@ -57,6 +57,10 @@ LONGEST = 80
 CLOSE = 2e-5
 NOTHING = 1e-14
 """Below it a number is nothing: rounding errors, in seconds and shares."""
+
+PLACES = ("sha256", "source", "where", "note", "notes", "collsim", "version", "facts", "labels", "provenance")
+"""Keys of what says where figures come from, which changes with the files alone."""
+ADDRESS = r" at 0x[0-9a-f]+"
 
 TOLD = ("error", "warning", "  hint", "below")
 """How lines of stderr begin that say what is wrong; others say how far the work is."""
@@ -270,7 +274,63 @@ def limited(limits: Mapping[str, float], *steps: str) -> list[str]:
         return recorded(" ;; ".join(steps))
 
 
-OWN = (bent, choices, declared, figures_of, limited, over, reshaped, varied)
+def of_kinds(given: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+    """What every function gives that needs one thing only, of a kind that is given by its name: a sum for each of them.
+
+    Left out are commands, and the costs of libraries, whose constants are recorded elsewhere.
+    """
+    package = importlib.import_module("collsim")
+    found: dict[str, list[str]] = {}
+    for info in pkgutil.walk_packages(package.__path__, "collsim."):
+        if info.name.startswith(("collsim.cli", "collsim.library.costs")):
+            continue
+        module = importlib.import_module(info.name)
+        for name, function in sorted(vars(module).items()):
+            if inspect.isfunction(function) and function.__module__ == info.name:
+                asked = inspect.signature(function).parameters.values()
+                needed = [each.annotation for each in asked if each.default is each.empty]
+                if len(needed) == 1 and needed[0] in given:
+                    sums = [_without_places(over(function, [thing])[0]) for thing in given[needed[0]]]
+                    found[f"{info.name}.{name}".removeprefix("collsim.")] = sums
+    return found
+
+
+def _without_places(value: Any) -> str:
+    """A sum of what is given, less where it comes from and the sums of files."""
+
+    def stripped(data: Any) -> Any:
+        if isinstance(data, dict):
+            return {key: stripped(each) for key, each in data.items() if key not in PLACES}
+        return [stripped(each) for each in data] if isinstance(data, list) else data
+
+    if isinstance(value, str):
+        value = {name: cells for name, cells in columns(value).items() if not LEFT_OUT.search(name)}
+    told = json.dumps(stripped(json.loads(json.dumps(_by_text(value), default=plain))))
+    return f"'{zlib.crc32(re.sub(ADDRESS, '', told).encode()) & 0xFFFF:04x}"
+
+
+def _by_text(value: Any) -> Any:
+    """Mappings by other keys than texts, as pairs."""
+    if isinstance(value, Mapping):
+        return {str(key): _by_text(each) for key, each in value.items()}
+    return [_by_text(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+OWN = (
+    bent,
+    choices,
+    declared,
+    figures_of,
+    limited,
+    of_kinds,
+    of_text,
+    over,
+    pruned,
+    reshaped,
+    reworded,
+    summed,
+    varied,
+)
 """Functions that a step of Python may call beside those of collsim."""
 
 

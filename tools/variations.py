@@ -20,11 +20,18 @@ LONGEST_LIST = 100
 LONGEST_TEXT = 400
 MOST_NUMBERS = 16
 """Numbers that are tried in place of one."""
+WORD = re.compile(r"[^\s\"'=,;|<>/\[\](){}]+")
+"""What stands between blanks, quotes and brackets: a cell of a table, the name of an attribute, its value."""
 
 
 def over(function: Callable[..., Any], *values: Iterable[Any]) -> list[Any]:
     """What a function gives for every combination of values of its arguments, or how it refuses them."""
     return [_outcome(function, arguments) for arguments in itertools.product(*values)]
+
+
+def summed(function: Callable[..., Any], *values: Iterable[Any]) -> list[str]:
+    """As `over`, of each outcome a sum."""
+    return [_sum(_outcome(function, arguments)) for arguments in itertools.product(*values)]
 
 
 def bent(function: Callable[[str], Any], file: str, most: int = 24) -> list[Any]:
@@ -41,6 +48,69 @@ def bent(function: Callable[[str], Any], file: str, most: int = 24) -> list[Any]
         for instead in ([], [line, line], *([other] for other in dict.fromkeys([*others, *words]) if other != line)):
             there.write_text("\n".join([*lines[:place], *instead, *lines[place + 1 :]]) + "\n", "utf-8")
             found.append(_sum(_outcome(function, (str(there),))))
+    return found
+
+
+def of_text(function: Callable[[str], Any], name: str, text: str) -> str:
+    """What a function gives for a file that holds a text, as a sum."""
+    pathlib.Path(name).write_text(text, "utf-8")
+    return _sum(_outcome(function, (name,)))
+
+
+def reworded(
+    function: Callable[[str], Any], file: str, words: int = 8, most: int = 24, ends: bool = False
+) -> list[str]:
+    """What a function gives for a file in which one word of one line differs, as sums.
+
+    Of lines that differ in numbers only the first is taken, and with *ends* the last, in all *most* of them, and of
+    each so many words. A word is gone, comes twice or is that of its right; a number is also none, one more, ten times
+    as large and no number.
+    """
+    lines = pathlib.Path(file).read_text("utf-8").splitlines()
+    shapes = [re.sub(r"[\d.]+", "0", line) for line in lines]
+    places = [
+        place
+        for place, shape in enumerate(shapes)
+        if shape not in shapes[:place] or (ends and shape not in shapes[place + 1 :])
+    ]
+    there, found = pathlib.Path("reworded" + pathlib.Path(file).suffix), []
+    for place in places[:: -(-len(places) // most)]:
+        told = [*WORD.finditer(lines[place])]
+        for word, right in zip(told[:words], [*told[1:], None], strict=False):
+            for other in _instead(word[0], right[0] if right else "x"):
+                line = lines[place][: word.start()] + other + lines[place][word.end() :]
+                there.write_text("\n".join([*lines[:place], line, *lines[place + 1 :]]) + "\n", "utf-8")
+                found.append(_sum(_outcome(function, (str(there),))))
+    return found
+
+
+def _instead(word: str, right: str) -> list[str]:
+    """Return what is written in place of a word."""
+    number = NUMBER.fullmatch(word) is not None and "," not in word
+    others = ["0", f"{float(word) + 1:g}", word + "0", word + "x"] if number else []
+    return [each for each in dict.fromkeys(["", f"{word} {word}", right, *others]) if each != word]
+
+
+def pruned(function: Callable[[str], Any], file: str, most: int = 16) -> list[str]:
+    """What a function gives for a file of XML in which one element is gone, twice, empty, bare or of another name."""
+    from xml.etree import ElementTree
+
+    def without(element: ElementTree.Element, *, parts: bool) -> ElementTree.Element:
+        bare = ElementTree.Element(element.tag, element.attrib if parts else {})
+        bare.extend([] if parts else element)
+        return bare
+
+    root = ElementTree.parse(file).getroot()
+    there = [(above, place) for above in root.iter() for place in range(len(above))]
+    found = []
+    for above, place in there[:: -(-len(there) // most)]:
+        own = above[place]
+        renamed = ElementTree.Element("other", own.attrib)
+        renamed.extend(own)
+        for instead in ([], [own, own], [without(own, parts=True)], [without(own, parts=False)], [renamed]):
+            above[place : place + 1] = instead
+            found.append(of_text(function, "pruned.xml", ElementTree.tostring(root, "unicode")))
+            above[place : place + len(instead)] = [own]
     return found
 
 

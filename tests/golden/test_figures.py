@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import collsim
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 golden = importlib.import_module("golden_figures")
@@ -112,6 +114,25 @@ def test_a_file_is_changed_line_by_line(tmp_path, monkeypatch):
     assert seen == [line + "end\n" for line in first] + ["one 5\n" + each for each in last]
     told = variations.bent(lambda file: Path(file).read_text(), "sound.txt")
     assert len(set(told)) == len(told)
+
+
+def test_a_word_of_a_file_is_changed(tmp_path, monkeypatch):
+    """A word is gone, twice, and that of its right; a number is none, one more, ten times as large and no number."""
+    monkeypatch.chdir(tmp_path)
+    Path("sound.txt").write_text("one=5 a\none=6 a\none=7 a\n")
+    seen = []
+    variations.reworded(lambda file: seen.append(Path(file).read_text()), "sound.txt", words=2, ends=True)
+    others = ["=5 a", "one one=5 a", "5=5 a", "one= a", "one=5 5 a", "one=a a", "one=0 a", "one=6 a", "one=50 a"]
+    assert seen[:10] == [f"{line}\none=6 a\none=7 a\n" for line in [*others, "one=5x a"]]
+    assert seen[10] == "one=5 a\none=6 a\n=7 a\n"  # the one in between differs in numbers only
+    assert len(seen) == 20
+
+
+def test_functions_of_one_thing_are_asked_for_each():
+    found = golden.of_kinds({"Topology": [collsim.load_topology("hgx_h100")] * 2})
+    assert found["topology.summary.remarks"][0] == found["topology.summary.remarks"][1]
+    assert {"topology.summary.describe", "topology.export.to_yaml"} <= found.keys()
+    assert not {name for name in found if name.startswith("cli.") or name.endswith("profile_for")}
 
 
 def test_a_call_is_changed_in_one_place():

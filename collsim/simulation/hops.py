@@ -199,7 +199,7 @@ def _cuts(rows: Rows, classes: Classes, start: Int, more: int) -> Cut | None:
     """
     hops = rows.pipes.n_hops
     depth = rows.hops.depth[rows.hop]
-    runs: list[tuple[int, int, int, float]] = []
+    runs: list[tuple[int, int, int, float, bool]] = []
     for pipe, program in enumerate(rows.programs):
         first = int(rows.first[pipe])
         # Of a chain the last hop keeps the pace of the slowest; the first runs ahead of it. Of circles all are as good.
@@ -208,18 +208,18 @@ def _cuts(rows: Rows, classes: Classes, start: Int, more: int) -> Cut | None:
         begin = int(start[classes.of_row[first + last_hop]])
         tail = program.back // 2 if paced else 0  # chains that end leave their links to others
         runs += [
-            (pipe, begin + end - tail, begin + end - tail - program.back, count / program.back)
+            (pipe, begin + end - tail, begin + end - tail - program.back, count / program.back, False)
             for end, count in zip(program.ends, program.more, strict=True)
         ]
         if more:
             back = int(hops[pipe]) // 2
             before = int(start[classes.of_row[first + last_hop - back]])
             end = len(program.size_bytes) - 1
-            runs.append((pipe, begin + end, before + end, more / back))
+            runs.append((pipe, begin + end, before + end, more / back, True))
     if not runs:
         return None
-    owner, last, before_it, times = (np.array(column) for column in zip(*runs, strict=True))
-    return Cut(rows.pipe[classes.first], owner, last, before_it, times.astype(np.float64))
+    owner, last, before_it, times, of_hops = (np.array(column) for column in zip(*runs, strict=True))
+    return Cut(rows.pipe[classes.first], owner, last, before_it, times.astype(np.float64), of_hops)
 
 
 def _carried(rows: Rows) -> tuple[Float, Float]:

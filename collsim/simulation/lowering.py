@@ -191,11 +191,17 @@ class Cut(NamedTuple):
     """int64[runs]: one before it."""
     times: Float
     """float64[runs]: how many times what is missing takes as long as from the one to the other."""
+    of_hops: Bool
+    """bool[runs]: whether hops are missing, not steps."""
 
-    def ahead_s(self, hop: int, finish_s: Float) -> float:
-        """Return the seconds that the pipeline of a class of hops needs for what is missing."""
+    def ahead_s(self, hop: int, finish_s: Float, of_hops: float) -> float:
+        """Return the seconds that the pipeline of a class of hops needs for what is missing.
+
+        *of_hops* is the part of those for missing hops that a call shows.
+        """
         own = self.owner == self.pipe[hop]
-        return float((self.times[own] * (finish_s[self.last[own]] - finish_s[self.before[own]])).sum())
+        shown = np.where(self.of_hops[own], of_hops, 1.0) * self.times[own]
+        return float((shown * (finish_s[self.last[own]] - finish_s[self.before[own]])).sum())
 
 
 def layout_of(run: LoweredRun) -> NodeLayout:

@@ -9,15 +9,15 @@ gained, and within one node the constants of chains were fitted with chunks that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collsim.engine import Problem
-from collsim.fabric.fabric import Float, Int
+from collsim.fabric.fabric import Float
 from collsim.library.costs.channel_costs import Bool, Protocol
 from collsim.schedule import Pipelines
-from collsim.simulation.arrivals import with_heralds
+from collsim.simulation.arrivals import Heralds, with_heralds
 from collsim.simulation.demand import stores_of
 from collsim.simulation.limits import Chain
 
@@ -34,24 +34,6 @@ def passes_lines(lowered: Lowered, network: Protocol) -> bool:
     return lowered.steps is not None and chains and large
 
 
-class _First(NamedTuple):
-    """Transfers of which others pass on the first bytes, and when these have come.
-
-    Attributes
-    ----------
-    rows : int64[k]
-    wait_s, flow_s : float64[k]
-        Before the first bytes leave, and until they have left at the rate of the channels.
-    goes_on : bool[n_deps]
-        Whether a transfer goes on with the first bytes of what it waits for.
-    """
-
-    rows: Int
-    wait_s: Float
-    flow_s: Float
-    goes_on: Bool
-
-
 def heralded(
     problem: Problem, lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, Protocol], late_s: Float
 ) -> Problem:
@@ -59,46 +41,49 @@ def heralded(
 
     *late_s* is float64[n]: how much later than its end a transfer between nodes arrives.
     """
-    first = _first(problem, lowered, run, both_costs)
-    early_s = first.wait_s + first.flow_s + late_s[first.rows]
-    return with_heralds(problem, first.rows, early_s, (lowered.transfers.dep, first.goes_on))
+    found, _ = _heralds(problem, lowered, run, both_costs)
+    return with_heralds(problem, found._replace(early_s=found.early_s + late_s[found.rows]))
 
 
 def without_heralds(
     chain: Chain, problem: Problem, lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, Protocol]
 ) -> Chain:
-    """Return a chain of rows of a heralded problem with transfers and their arrivals instead of heralds."""
-    first, n = _first(problem, lowered, run, both_costs), len(lowered.transfers)
-    begin = len(problem.route) - len(first.rows)
-    place = chain.row - begin
-    told = place >= 0
-    which = place[told]
-    row, wait_s, flow_s = first.rows[which], first.wait_s[which], first.flow_s[which]
-    late_s = np.maximum(chain.latency_s[told] - wait_s - flow_s, 0.0)
+    """Return a chain of rows of a heralded problem with transfers and their arrivals instead of heralds and ends."""
+    found, flow_s = _heralds(problem, lowered, run, both_costs)
+    of_row, n = np.concatenate([found.rows, found.led()[1]]), len(lowered.transfers)
+    begin = len(problem.route) - len(of_row)
+    told = chain.row >= begin
+    row = of_row[chain.row[told] - begin]
+    late_s = np.maximum(chain.latency_s[told] - found.first_s[row], 0.0)
     arrival = np.zeros(n, dtype=np.int64)
     arrival[problem.dep[problem.dep_ptr[n:begin]]] = np.arange(n, begin)
     late = np.flatnonzero((arrival[row] > 0) & (late_s > 0))
     return Chain(
         np.concatenate([chain.row[~told], row, arrival[row[late]]]),
-        np.concatenate([chain.latency_s[~told], wait_s, late_s[late]]),
-        np.concatenate([chain.flow_s[~told], flow_s, np.zeros(len(late))]),
+        np.concatenate([chain.latency_s[~told], found.first_s[row] - flow_s[row], late_s[late]]),
+        np.concatenate([chain.flow_s[~told], flow_s[row], np.zeros(len(late))]),
         np.concatenate([chain.at_cap[~told], np.ones(len(row) + len(late), dtype=np.bool_)]),
     )
 
 
-def _first(problem: Problem, lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, Protocol]) -> _First:
+def _heralds(
+    problem: Problem, lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, Protocol]
+) -> tuple[Heralds, Float]:
+    """Return the heralds of a problem, without what arrives late, and float64[n]: for how long first bytes flow."""
     (costs, network), n, transfers = both_costs, len(lowered.transfers), lowered.transfers
     first_bytes = np.minimum(lowered.size_bytes, network.passed_on_bytes)
-    waits = np.repeat(np.arange(n), np.diff(transfers.dep_ptr))
-    goes_on = tells_of(lowered) & ~lowered.across[waits]
+    waiter = np.repeat(np.arange(n), np.diff(transfers.dep_ptr))
+    leaves = lowered.across[waiter]
+    tells = tells_of(lowered)
     passed_on = np.zeros(n, dtype=np.bool_)
-    passed_on[transfers.dep[goes_on]] = True
+    passed_on[transfers.dep[tells & ~leaves]] = True
     rows = np.flatnonzero(passed_on & (first_bytes < lowered.size_bytes))
     rates_Bps = problem.cap_Bps[:n]
     inside_s = costs.latency_s(first_bytes, rates_Bps, stores_of(lowered))
     inside_s = inside_s + run.trunks.latency_s[lowered.used][lowered.route]
-    wait_s = np.where(lowered.across, problem.latency_s[:n], inside_s)
-    return _First(rows, wait_s[rows], (first_bytes / rates_Bps)[rows], goes_on)
+    flow_s = first_bytes / rates_Bps
+    first_s = np.where(lowered.across, problem.latency_s[:n], inside_s) + flow_s
+    return Heralds(rows, first_s[rows], first_s, waiter, transfers.dep, tells & ~leaves, tells & leaves), flow_s
 
 
 def tells_of(lowered: Lowered) -> Bool:

@@ -182,7 +182,9 @@ def timing_of(
     end_s = float(solution.finish_s[last])
     ahead_s = 0.0
     if lowered.cut is not None:
-        sent = last if last < len(lowered.route) else int(problem.dep[problem.dep_ptr[last]])  # what arrives last
+        sent = last
+        while sent >= len(lowered.route):  # what arrives last
+            sent = int(problem.dep[problem.dep_ptr[sent]])
         ahead_s = lowered.cut.ahead_s(int(lowered.route[sent]), solution.finish_s, shown_of_chain(lowered, costs))
     chain = _critical_path(problem, solution, last, begin_s)
     if both_costs[1] is not None and passes_lines(lowered, both_costs[1]):

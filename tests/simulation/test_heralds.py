@@ -49,8 +49,9 @@ def by_hand_s(lowered, problem, costs, proto):
             begin_s, wait_s, late_s = first_came_s, float(costs.latency_s(np.array([FIRST[proto]]), rate)[0]), 0.0
             wait_s += problem.latency_s[row] - float(costs.latency_s(np.array([size]), rate)[0])  # of the links
         first_came_s = begin_s + wait_s + FIRST[proto] / rate + late_s
-        whole_came_s = begin_s + problem.latency_s[row] + size / rate
-        ends.append(whole_came_s + late_s)
+        end_s = begin_s + problem.latency_s[row] + size / rate + late_s
+        whole_came_s = end_s if lowered.across[row] else max(end_s, whole_came_s + wait_s + FIRST[proto] / rate)
+        ends.append(whole_came_s)
     return max(ends)
 
 

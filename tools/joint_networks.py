@@ -334,6 +334,10 @@ def _residual(law: Law, entry: Seen, logs: Floats, moved: str = "") -> float:
     return math.log(time_s(entry.row, costs) / entry.row.time_s)
 
 
+def _residuals(law: Law, seen: Sequence[Seen], logs: Floats) -> Floats:
+    return np.array([_residual(law, entry, logs) for entry in seen])
+
+
 def _slopes(law: Law, seen: Sequence[Seen], logs: Floats, residuals: Floats) -> Floats:
     """Return float64[n, p]: derivatives of the residuals by the terms."""
     table = np.zeros((len(seen), len(logs)))
@@ -386,7 +390,7 @@ def fit_jointly(law: Law, seen: Sequence[Seen], begin: Floats | None = None, rou
     logs: Any = prior.start.copy() if begin is None else begin
     sites, least = _site_weights(seen), math.inf
     for _ in range(rounds):
-        residuals: Floats = np.array([_residual(law, entry, logs) for entry in seen])
+        residuals = _residuals(law, seen, logs)
         loss = _loss(residuals, sites, logs, prior)
         if loss > least:  # too far: half of the way
             logs = (logs + best[0]) / 2
@@ -413,7 +417,8 @@ def begin_near(law: Law, found: Joint) -> Floats:
 def left_out_s(found: Joint, rounds: int = LEFT_OUT_ROUNDS) -> Floats:
     """Return float64[n]: times of the rows of a fit, each predicted by one without its site.
 
-    That begins where a step on the linear problem leads, and ends there if it has no *rounds*.
+    That begins where a step on the linear problem leads, and ends there if it has no *rounds*. Further steps take
+    residuals anew and slopes as of the whole fit, which is near.
     """
     times = np.full(len(found.seen), np.nan)
     for site in dict.fromkeys(entry.site for entry in found.seen):
@@ -429,10 +434,23 @@ def without_s(found: Joint, left_out: Sequence[bool], rounds: int = LEFT_OUT_ROU
     """
     law, seen, kept = found.law, found.seen, ~np.array(left_out)
     prior = _Prior(*(np.array(column) for column in zip(*law.terms.values(), strict=True)))
-    step, _ = _solved((found.residuals[kept], found.slopes[kept], _site_weights(seen)[kept]), found.logs, prior)
-    logs = np.minimum(found.logs + np.clip(step, -LONGEST, LONGEST), prior.most)
-    if rounds:
-        logs = fit_jointly(law, [entry for entry, its in zip(seen, kept, strict=True) if its], logs, rounds).logs
+    weights, rest = _site_weights(seen)[kept], [entry for entry, its in zip(seen, kept, strict=True) if its]
+    logs, residuals, slopes = found.logs, found.residuals[kept], found.slopes[kept]
+    least = math.inf
+    for turn in range(rounds + 1):
+        step, _ = _solved((residuals, slopes, weights), logs, prior)
+        nearer = np.minimum(logs + np.clip(step, -LONGEST, LONGEST), prior.most)
+        if turn == rounds:
+            logs = nearer
+            break
+        there = _residuals(law, rest, nearer)
+        loss = _loss(there, weights, nearer, prior)
+        if loss > least:
+            break
+        logs, residuals = nearer, there
+        if loss > ENOUGH * least:
+            break
+        least = loss
     sites = {entry.site for entry, its in zip(seen, kept, strict=True) if not its}
     times = np.full(len(seen), np.nan)
     for line, entry in enumerate(seen):

@@ -21,23 +21,47 @@ from collsim.schedule import Pipelines
 if TYPE_CHECKING:
     from collsim.simulation.lowering import Lowered
 
-__all__ = ["busiest", "channel_of_rank"]
+__all__ = ["busiest", "channel_of_rank", "overlaps", "shown_of_chain"]
+
+
+CALLS = 20
+"""Calls in a row of which nccl-tests shows the mean, as it comes (-n; src/common.cu)."""
 
 
 def busiest(lowered: Lowered, solution: Solution, costs: Protocol) -> tuple[int, float]:
     """Return the transfer that ends last, and when the time of the call begins.
 
-    That is 0; if calls overlap the time up to its end is what one call more adds to a long row of them.
+    That is 0; if calls overlap the time up to its end is what one call more adds to a long row of them, and over nodes
+    the part of the first call that a row of `CALLS` shows.
     """
-    if not costs.back_to_back:
+    over_nodes = overlaps(lowered, costs)
+    if not costs.back_to_back and not over_nodes:
         return int(np.argmax(solution.finish_s)), 0.0
     last, begin_s = _longest(channel_of_rank(lowered, costs), solution)
-    if _orders(lowered, costs) == 1:
+    if _orders(lowered, costs) > 1:
+        pace_s, end = _pace(lowered, solution)
+        if pace_s > solution.finish_s[last] - begin_s:
+            last, begin_s = end, float(solution.finish_s[end]) - pace_s
+    if not over_nodes:
         return last, begin_s
-    pace_s, end = _pace(lowered, solution)
-    if pace_s <= solution.finish_s[last] - begin_s:
-        return last, begin_s
-    return end, float(solution.finish_s[end]) - pace_s
+    pace_s, whole_s = float(solution.finish_s[last]) - begin_s, float(solution.finish_s.max())
+    return last, begin_s - (whole_s - pace_s) * shown_of_chain(lowered, costs)
+
+
+def overlaps(lowered: Lowered, costs: Protocol) -> bool:
+    """Return True if calls over nodes overlap.
+
+    Where transfers stand for those of other ranks nobody can say who waits for whom, so only along one order of ranks.
+    """
+    return costs.overlaps and (lowered.tells is None or _orders(lowered, costs) == 1)
+
+
+def shown_of_chain(lowered: Lowered, costs: Protocol) -> float:
+    """Return the part of the time along a chain that its calls show: of overlapping ones that of the first.
+
+    Its ranks are done one after another, and the time of a row of calls is the mean of theirs.
+    """
+    return 1 / (2 * CALLS) if overlaps(lowered, costs) else 1.0
 
 
 def channel_of_rank(lowered: Lowered, costs: Protocol) -> Int:
@@ -55,17 +79,19 @@ def _is_pipeline(lowered: Lowered) -> bool:
 
 def _orders(lowered: Lowered, costs: Protocol) -> int:
     """Return how many orders of the ranks there are, each a channel of its own where those of one order take turns."""
-    return len(distinct(lowered.transfers.channel)[0]) if costs.in_turn and _is_pipeline(lowered) else 1
+    apart = (costs.in_turn and _is_pipeline(lowered)) or costs.overlaps
+    return len(distinct(lowered.transfers.channel)[0]) if apart else 1
 
 
 def _longest(label: Int, solution: Solution) -> tuple[int, float]:
     """Return the last transfer of the label that takes longest from its first to its last, and when it begins."""
     _, place = distinct(label)
     begin, end = np.full(int(place.max()) + 1, np.inf), np.zeros(int(place.max()) + 1)
-    np.minimum.at(begin, place, solution.ready_s)
-    np.maximum.at(end, place, solution.finish_s)
+    ready_s, finish_s = solution.ready_s[: len(place)], solution.finish_s[: len(place)]  # without arrivals
+    np.minimum.at(begin, place, ready_s)
+    np.maximum.at(end, place, finish_s)
     longest = int(np.argmax(end - begin))
-    return int(np.argmax(np.where(place == longest, solution.finish_s, -1.0))), float(begin[longest])
+    return int(np.argmax(np.where(place == longest, finish_s, -1.0))), float(begin[longest])
 
 
 def _pace(lowered: Lowered, solution: Solution) -> tuple[float, int]:
@@ -100,8 +126,8 @@ def _waits(lowered: Lowered, solution: Solution) -> tuple[Float, Int]:
 
 def _follows(src: Int, dst: Int, n: int) -> np.ndarray:
     """Return bool[n, n]: whether what a rank sends reaches another in the end; it also reaches itself."""
-    reached = np.eye(n, dtype=np.bool_)
-    reached[src, dst] = True
+    reached = np.eye(n, dtype=np.float32)  # a product of numbers is many times as fast as one of truths
+    reached[src, dst] = 1
     for _ in range(max(n - 1, 1).bit_length()):
-        reached = reached @ reached
-    return reached
+        reached = np.minimum(reached @ reached, 1)
+    return reached > 0

@@ -201,7 +201,7 @@ def _cuts(rows: Rows, classes: Classes, start: Int, more: int) -> Cut | None:
     """
     hops = rows.pipes.n_hops
     depth = rows.hops.depth[rows.hop]
-    runs: list[tuple[int, int, int, int, float, float]] = []
+    runs: list[tuple[int, int, int, int, float, float, bool]] = []
     for pipe, program in enumerate(rows.programs):
         first = int(rows.first[pipe])
         # Of a chain the last hop keeps the pace of the slowest; the first runs ahead of it. Of circles all are as good.
@@ -212,18 +212,18 @@ def _cuts(rows: Rows, classes: Classes, start: Int, more: int) -> Cut | None:
         steps = program.back
         runs += [
             (pipe, begin + end - tail, begin + end - tail - steps, begin + end - tail - steps // 2,
-             steps // 2 / steps, count / steps)
+             steps // 2 / steps, count / steps, False)
             for end, count in zip(program.ends, program.more, strict=True)
         ]  # fmt: skip
         if more:
             back = int(hops[pipe]) // 2
             before, middle = (int(start[classes.of_row[first + last_hop - n]]) for n in (back, back // 2))
             end = len(program.size_bytes) - 1
-            runs.append((pipe, begin + end, before + end, middle + end, back // 2 / back, more / back))
+            runs.append((pipe, begin + end, before + end, middle + end, back // 2 / back, more / back, True))
     if not runs:
         return None
-    owner, last, before_it, middle_of, later, times = (np.array(column) for column in zip(*runs, strict=True))
-    return Cut(rows.pipe[classes.first], owner, last, before_it, middle_of, later, times)
+    owner, last, before_it, middle_of, later, times, of_hops = (np.array(column) for column in zip(*runs, strict=True))
+    return Cut(rows.pipe[classes.first], owner, last, before_it, middle_of, later, times, of_hops)
 
 
 def _carried(rows: Rows) -> tuple[Float, Float]:

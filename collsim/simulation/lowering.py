@@ -198,18 +198,27 @@ class Cut(NamedTuple):
     """float64[runs]: which part of what lies between both lies behind the one in the middle."""
     times: Float
     """float64[runs]: how many times what is missing takes as long as from the one to the other."""
+    of_hops: Bool
+    """bool[runs]: whether hops are missing, not steps."""
 
-    def ahead_s(self, hop: int, finish_s: Float) -> float:
-        """Return the seconds that the pipeline of a class of hops needs for what is missing."""
+    def ahead_s(self, hop: int, finish_s: Float, of_hops: float) -> float:
+        """Return the seconds that the pipeline of a class of hops needs for what is missing.
+
+        *of_hops* is the part of those for missing hops that a call shows.
+        """
         own = self.owner == self.pipe[hop]
-        return float((self.times[own] * (finish_s[self.last[own]] - finish_s[self.before[own]])).sum())
+        return float((self._shown(own, of_hops) * (finish_s[self.last[own]] - finish_s[self.before[own]])).sum())
 
-    def unsettled_s(self, hop: int, finish_s: Float) -> float:
+    def unsettled_s(self, hop: int, finish_s: Float, of_hops: float) -> float:
         """Return by how many seconds that differs at the pace before the one in the middle and at the pace after it."""
         own = self.owner == self.pipe[hop]
         begin_s, middle_s, end_s = (finish_s[each[own]] for each in (self.before, self.middle, self.last))
         paces_s = (middle_s - begin_s) / (1 - self.later[own]), (end_s - middle_s) / self.later[own]
-        return abs(float((self.times[own] * (paces_s[1] - paces_s[0])).sum()))
+        return abs(float((self._shown(own, of_hops) * (paces_s[1] - paces_s[0])).sum()))
+
+    def _shown(self, own: Bool, of_hops: float) -> Float:
+        """Return how many times what is missing of some runs is shown."""
+        return np.asarray(np.where(self.of_hops[own], of_hops, 1.0) * self.times[own])
 
 
 def layout_of(run: LoweredRun) -> NodeLayout:

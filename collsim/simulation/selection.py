@@ -254,8 +254,9 @@ def _carried_out(
     costs = run.profile.protocol(question.proto or choice.proto, picked.family_for(request.op.name))
     chunk_bytes = choice.chunk_bytes
     if choice.proto == "LL" and messages is None:
-        # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
-        least = LL_PASS_BYTES if costs.cut_through else chunk_bytes
+        # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass; over
+        # nodes adapters send whole chunks, and what is passed on inside a node says `collsim.simulation.heralds`.
+        least = LL_PASS_BYTES if costs.cut_through and request.spread.n_nodes == 1 else chunk_bytes
         chunk_bytes = max(least, -(-whole // MOST_PASSES)) if picked.pipelined else whole
     if picked.by_levels:
         chunk_bytes = max(request.size_bytes, 1)

@@ -31,7 +31,7 @@ from collsim.library.costs.laws import cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
 from collsim.schedule import Schedule, Transfers
 from collsim.simulation.arrivals import with_arrivals
-from collsim.simulation.calls_in_a_row import busiest, channel_of_rank
+from collsim.simulation.calls_in_a_row import busiest, channel_of_rank, shown_of_chain
 from collsim.simulation.demand import (
     filling_bytes,
     hands_on,
@@ -45,6 +45,7 @@ from collsim.simulation.demand import (
     stores_of,
     work_of,
 )
+from collsim.simulation.heralds import heralded, passes_lines, tells_of, without_heralds
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
 from collsim.simulation.lowering import Lowered, LoweredRun
@@ -139,8 +140,8 @@ def time_schedule(schedule: Schedule, run: LoweredRun, proto: str = "Simple", dt
 def kernel_costs(run: LoweredRun, proto: str, family: str, network: Protocol | None = None) -> Protocol:
     """Return the costs of a kernel on the ranks of *run*, inside a node; of *network*, if it is not the profile's.
 
-    Calls in a row overlap inside a node. Over nodes they are taken one by one: no log shows that they overlap there,
-    nor what each peer costs.
+    Calls in a row overlap inside a node, and over nodes where they do inside one; each hop then costs what it does in
+    one call. No log shows what each peer costs there.
     """
     costs = run.profile.protocol(proto, family)
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
@@ -148,7 +149,13 @@ def kernel_costs(run: LoweredRun, proto: str, family: str, network: Protocol | N
         return costs
     between = network or run.profile.network.protocol(proto, family)
     share = 1.0 if between is None else between.node_share
-    return replace(costs, back_to_back=False, peer_overhead_s=0.0, wire_efficiency=costs.wire_efficiency * share)
+    return replace(
+        costs,
+        back_to_back=False,
+        overlaps=costs.back_to_back,
+        peer_overhead_s=0.0,
+        wire_efficiency=costs.wire_efficiency * share,
+    )
 
 
 def time_lowered(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Protocol | None = None) -> Timing:
@@ -178,10 +185,15 @@ def timing_of(
     end_s = float(solution.finish_s[last])
     ahead_s = unsettled_s = 0.0
     if lowered.cut is not None:
-        sent = last if last < len(lowered.route) else int(problem.dep[problem.dep_ptr[last]])  # what arrives last
-        hop = int(lowered.route[sent])
-        ahead_s, unsettled_s = (of(hop, solution.finish_s) for of in (lowered.cut.ahead_s, lowered.cut.unsettled_s))
-    waits_s, chain = _critical_path(problem, solution, last, begin_s)
+        sent = last
+        while sent >= len(lowered.route):  # what arrives last
+            sent = int(problem.dep[problem.dep_ptr[sent]])
+        missing = int(lowered.route[sent]), solution.finish_s, shown_of_chain(lowered, costs)
+        ahead_s, unsettled_s = (of(*missing) for of in (lowered.cut.ahead_s, lowered.cut.unsettled_s))
+    chain = _critical_path(problem, solution, last, begin_s)
+    if both_costs[1] is not None and passes_lines(lowered, both_costs[1]):
+        chain = without_heralds(chain, problem, lowered, run, (costs, both_costs[1]))
+    waits_s = _waits_s(chain)
     link_bytes = _link_bytes(lowered, run, both_costs)
     parts = chain_parts(lowered, run, both_costs, problem, chain, link_bytes=link_bytes, solution=solution)
     if ahead_s:
@@ -318,7 +330,7 @@ def least_call_s(
     """
     costs, network = both_costs
     links_s = float((_link_bytes(lowered, run, both_costs) / run.fabric.capacity_Bps).max(initial=0.0))
-    if is_grouped(lowered, costs) or (costs.back_to_back and not chained):
+    if is_grouped(lowered, costs) or costs.overlaps or (costs.back_to_back and not chained):
         return links_s  # no answer passes the checks below it
     problem = checked(problem_of(lowered, run, costs, network))
     if costs.back_to_back:
@@ -399,14 +411,8 @@ def _solved(
         raise DeadlockError(*_deadlock_faults(stuck, lowered.transfers)) from None
 
 
-def _critical_path(
-    problem: Problem, solution: Solution, last: int, begin_s: float
-) -> tuple[dict[str, float], Chain]:  # fmt: skip
-    """Walk back from the *last* transfer through what it waited for; return the time since *begin_s* by kind of wait,
-    and the chain itself.
-
-    *latency* is before bytes flow, *channel rate* flow at the transfer's own cap, *links* flow held back by links.
-    """
+def _critical_path(problem: Problem, solution: Solution, last: int, begin_s: float) -> Chain:
+    """Walk back from the *last* transfer through what it waited for; return the chain since *begin_s*."""
     found: list[tuple[int, float, float, bool]] = []
     while True:
         ready_s, start_s, finish_s = (float(times[last]) for times in solution[:3])
@@ -416,13 +422,18 @@ def _critical_path(
         if len(waited_for) == 0 or ready_s <= begin_s:
             break
         last = int(waited_for[np.argmax(solution.finish_s[waited_for])])
-    row, latency_s, flow_s, at_cap = (np.array(column) for column in zip(*found, strict=True))
-    spent = {
-        "latency": float(latency_s.sum()),
-        "channel rate": float(flow_s[at_cap].sum()),
-        "links": float(flow_s[~at_cap].sum()),
+    return Chain(*(np.array(column) for column in zip(*found, strict=True)))
+
+
+def _waits_s(chain: Chain) -> dict[str, float]:
+    """Return the time of a chain by kind of wait: *latency* is before bytes flow, *channel rate* flow at the transfer's
+    own cap, *links* flow held back by links.
+    """
+    return {
+        "latency": float(chain.latency_s.sum()),
+        "channel rate": float(chain.flow_s[chain.at_cap].sum()),
+        "links": float(chain.flow_s[~chain.at_cap].sum()),
     }
-    return spent, Chain(row, latency_s, flow_s, at_cap)
 
 
 def _outside(lowered: Lowered) -> Bool:
@@ -521,18 +532,11 @@ def problem_of(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Prot
     if run.fabric.memory_Bps is not None:
         problem = with_memories(problem, lowered, run.fabric.memory_Bps)
     late = np.flatnonzero(late_s)
-    if not len(late):
-        return problem
-    return with_arrivals(problem, late, late_s[late], _tells(lowered))
-
-
-def _tells(lowered: Lowered) -> Bool:
-    """Return bool[n_deps]: whether a transfer waits for the bytes of another, not only for its sender."""
-    if lowered.tells is not None:
-        return lowered.tells
-    transfers = lowered.transfers
-    sent, then = transfers.dep, np.repeat(transfers.src, np.diff(transfers.dep_ptr))
-    return np.asarray((transfers.dst[sent] == then) | (transfers.dst[sent] < 0))
+    if len(late):
+        problem = with_arrivals(problem, late, late_s[late], tells_of(lowered))
+    if network is not None and passes_lines(lowered, network):
+        problem = heralded(problem, lowered, run, (costs, network), late_s)
+    return problem
 
 
 def _with_ports(problem: Problem, lowered: Lowered, port_Bps: Float) -> Problem:

@@ -57,6 +57,10 @@ LEAST_S = 1e-12
 LINE_BYTES, LINES_AT_ONCE, FEWEST_STORES = 8, 512, 2
 """Payload of a line of LL, and lines that the threads of a channel work on at a time, one each (NCCL
 src/device/prims_ll.h); elements of a line with the four bytes each that fits hold."""
+PASSED_ON_BYTES = {1 / 2: 32 * 8, 15 / 16: 16 * 120, 7 / 8: 64 * 56}
+"""Payload that a warp passes on as it comes, whatever others of its channel do, by payload over bytes on the wire: a
+line of LL for each thread, 16 lines of LL128 (NCCL src/device/prims_ll128.h, WireWordPerSlice), 64 of RCCL's, whose
+warps are wider."""
 SMALL_CHUNK_BYTES, LARGE_CHUNK_BYTES = 2**11, 2**14
 """Between these sizes the cost of a step goes from that of one filled slice to that of two."""
 
@@ -167,6 +171,8 @@ class Protocol:
         Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. A call
         then takes as long as the busiest channel sends; it waits for the hand-over once, since the sender runs ahead,
         and every chunk costs the overhead of a slice.
+    overlaps : bool
+        Over nodes: calls in a row overlap as far as ranks do not wait for each other, at what hops cost in one call.
     in_turn : bool
         Channels with the same order of ranks pass their chunks along a chain one after another, and share a link with
         what flows at the moment. In step they would not stay: at every hop whoever is ahead gets further ahead.
@@ -208,6 +214,7 @@ class Protocol:
     contention: float = 0.0
     reduce_rates_Bps: Mapping[str, float] = field(default_factory=dict, hash=False)
     back_to_back: bool = False
+    overlaps: bool = False
     in_turn: bool = False
     zero_copy: bool = False
     floor_s: float | None = None
@@ -235,6 +242,11 @@ class Protocol:
         active = use.lanes if self.in_turn else use.active
         share = self.shares(use.duplex) * self.wire_efficiency * use.alone_Bps / active
         return np.asarray(use.lanes * soft_min(rate, share, self.softness))
+
+    @property
+    def passed_on_bytes(self) -> float:
+        """Payload that goes on as it comes, because lines carry flags; inf where a receiver waits for whole chunks."""
+        return PASSED_ON_BYTES.get(self.wire_efficiency, math.inf)
 
     def shares(self, duplex: Bool) -> Float:
         """Return float64[n]: which share of the line rate a way out of a rank can reach."""

@@ -115,6 +115,8 @@ NETWORKS = {
     "efa": Between(("p5_efa",), ("H100", "H200"), ("efa",), ("H100", "H200")),
     "efa_a100": Between(("p4d_efa",), ("A100",), ("efa",), ()),
     "efa_v1": Between(("p3dn_efa",), ("V100",), ("efa",), ("V100",)),
+    "tcpxo": Between(("a3_mega",), ("H100",), ("tcpxo",), ("H100",)),
+    "tcpx": Between(("a3_high",), ("H100",), ("tcpx",), ("H100",)),
     "ultra_ethernet": Between(
         ("mi355x_pollara", "mi355x_ubb8"), ("MI350X", "MI355X"), ("ultra_ethernet", "roce"), ("MI350X", "MI355X")
     ),

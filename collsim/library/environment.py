@@ -177,7 +177,10 @@ HARMLESS = (
     "NCCL_TOPO_DUMP_FILE",
     "NCCL_WORK_ARGS_BYTES",
 )
-HARMLESS_PREFIXES = ("NCCL_IB_", "NCCL_SOCKET_", "NCCL_NET_GDR", "NCCL_TESTS_", "NCCL_OOB_", "NCCL_ASYNC_", "NCCL_GIN_")
+HARMLESS_PREFIXES = (
+    "NCCL_IB_", "NCCL_SOCKET_", "NCCL_NET_GDR", "NCCL_TESTS_", "NCCL_OOB_", "NCCL_ASYNC_", "NCCL_GIN_",
+    "NCCL_GPUDIRECTTCPX_", "NCCL_FASTRAK_", "NCCL_SHIMNET_", "NCCL_DYNAMIC_CHUNK_SIZE",
+)  # fmt: skip
 REASONS = {
     ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"): "an adapter of 100 Gb/s carried 4 to 6 GB/s with one socket and "
     "with sixteen, and less with more in NVIDIA/nccl issues 398 and 450; --set nic.bandwidth says another rate",

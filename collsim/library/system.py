@@ -14,7 +14,7 @@ from collsim.topology.peers import sockets
 if TYPE_CHECKING:
     from collsim.topology import Topology
 
-__all__ = ["CAPABILITIES", "Graph", "System", "ring_closes", "system_of"]
+__all__ = ["CAPABILITIES", "Graph", "System", "instance_of", "ring_closes", "system_of"]
 
 MODELS = (
     ("V100", "volta"),
@@ -74,19 +74,22 @@ CPU_VENDORS = (("EPYC", "amd"), ("AMD", "amd"), ("Xeon", "intel"), ("Grace", "ar
 ONE_ADAPTER = "EFA"
 """Adapters of this model at one GPU are shown to the library as one (aws-ofi-nccl, which groups them)."""
 
-EFA = "efa"
-INSTANCES = (
-    ("GB", ""),
-    ("GH", ""),
-    ("H100", "p5"),
-    ("H200", "p5en"),
-    ("B200", "p6-b200"),
-    ("B300", "p6-b300"),
-    ("A100", "p4d"),
-)
-"""Part of ``gpu.model`` to the kind of AWS's instance with such GPUs and EFA, for which the plug-in sets variables, and
-its tuner, but for p4d, has choices (aws-ofi-nccl src/platform-aws.cpp, src/tuner); the first match counts. H200 are
-also in p5e, whose choices are those of p5."""
+INSTANCES = {
+    "efa": (
+        ("GB", ""),
+        ("GH", ""),
+        ("H100", "p5"),
+        ("H200", "p5en"),
+        ("B200", "p6-b200"),
+        ("B300", "p6-b300"),
+        ("A100", "p4d"),
+    ),
+    "tcpx": (("H100", "a3-high"),),
+    "tcpxo": (("H100", "a3-mega"),),
+}
+"""Network of a cloud to parts of ``gpu.model`` and the kind of instance with such GPUs, for which its plug-in or its
+documentation sets variables; the first match counts. AWS's plug-in has choices of its own, too, but for p4d
+(aws-ofi-nccl src/platform-aws.cpp, src/tuner). H200 are also in p5e, whose choices are those of p5."""
 
 GUESSED_MODELS = ("Rubin",)
 """Models that no released library has constants for."""
@@ -148,7 +151,7 @@ class System:
         (algorithm, Graph) pairs that are known, from a log for instance; the search is skipped for these.
     doubts : tuple of str
     instance : str
-        Kind of instance of a cloud whose plug-in has a tuner of its own; empty: NCCL chooses.
+        Kind of instance of a cloud that has variables, or a tuner, of its own; empty: NCCL is as it comes.
     others : tuple of System
         The systems of other nodes, where nodes differ: every rank takes the fewest channels and the lowest rates that
         any found (NCCL src/init.cc).
@@ -251,16 +254,15 @@ def system_of(
         nvls=all(system.nvls for system in systems) if nvls is None else nvls,
         sharp=has_sharp if sharp is None else sharp,
         cpu_vendor=_cpu_vendor(topology, everyone) if cpu_vendor is None else cpu_vendor,
-        instance=_instance(topology) if len(kinds) == 1 else "",
+        instance=instance_of(topology) if len(kinds) == 1 else "",
     )
 
 
-def _instance(topology: Topology) -> str:
-    """Return the kind of instance of AWS that the nodes of a cluster are; empty if they are none."""
-    if topology.cluster is None or topology.cluster.spec.network != EFA:
-        return ""
+def instance_of(topology: Topology) -> str:
+    """Return the kind of instance of a cloud that the nodes of a cluster are; empty if they are none."""
     model = topology.labels.get("gpu.model", "")
-    return next((name for part, name in INSTANCES if part in model), "")
+    kinds = () if topology.cluster is None else INSTANCES.get(topology.cluster.spec.network, ())
+    return next((name for part, name in kinds if part in model), "")
 
 
 def cpu_vendor_of(model: str) -> str:

@@ -38,6 +38,7 @@ __all__ = [
     "left_to_plugin",
     "machine_gpus",
     "roundings",
+    "set_by_cloud",
     "topology_summary",
     "uncalibrated",
     "warnings_of",
@@ -370,6 +371,18 @@ def left_to_plugin(by_plugin: Mapping[str, Collection[object]], rows: Sequence[R
         f"{OFI_TUNER}=Internal leaves them to NCCL"
         for instance, calls in by_plugin.items()
     )
+
+
+def set_by_cloud(topology: Topology, question: Request, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return which variables NCCL has by the documentation of a cloud, where the library chooses."""
+    if topology.cluster is None or all(row.asked != "auto" for row in rows):
+        return ()
+    from collsim.library.nccl.plugin_tuner import documented
+    from collsim.library.system import instance_of
+
+    its = {name: value for name, value in documented(instance_of(topology)).items() if name not in question.environment}
+    told = " ".join(f"{name}={value}" for name, value in its.items())
+    return (f"over {topology.cluster.spec.network} NCCL has what Google's documentation sets: {told}",) if its else ()
 
 
 def lacking(launched: Profile, rows: Sequence[Row]) -> tuple[str, ...]:

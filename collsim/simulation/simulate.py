@@ -41,6 +41,7 @@ from collsim.simulation.provenance import (
     left_to_others,
     left_to_plugin,
     roundings,
+    set_by_cloud,
     topology_summary,
     uncalibrated,
     warnings_of,
@@ -302,6 +303,7 @@ def predict(
         *beyond_library(rows, told.of_library, question),
         *left_to_others(topology, question, rows),
         *left_to_plugin(told.by_plugin, rows),
+        *set_by_cloud(topology, question, rows),
         *roundings(skipped),
         *left_out,
     )

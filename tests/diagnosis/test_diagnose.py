@@ -298,7 +298,9 @@ class TestEvidence:
         [
             ("NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)", "faulty", "--set scale_out.network=efa"),
             ("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0", "faulty", ""),
-            ("NCCL INFO Using network GPUDirectTCPX_v7", "doubtful", "GPUDirect-TCPX, which nobody measured"),
+            ("NCCL INFO Using network GPUDirectTCPX_v7", "faulty", "--set scale_out.network=tcpx"),
+            ("NCCL INFO Using network FasTrak", "faulty", "--set scale_out.network=tcpxo"),
+            ("NCCL INFO NET/OFI Selected Provider is opx", "doubtful", "Omni-Path, which nobody measured"),
         ],
     )
     def test_the_network_that_a_log_names(self, tmp_path, line, verdict, told):

@@ -1,4 +1,6 @@
-"""What AWS's plug-in decides: variables, the latency that it tells, and its tuner's choices (aws-ofi-nccl src)."""
+"""What clouds decide: AWS's plug-in by variables, the latency that it tells, and its tuner's choices (aws-ofi-nccl src);
+Google by the variables of its documentation.
+"""
 
 import pytest
 
@@ -133,6 +135,53 @@ def test_a_run_says_how_many_calls_the_plugin_chose():
     assert sentence.startswith("in 2 of 2 calls the tuner of AWS's plug-in chose, as on p6-b200")
     assert told(OFI_NCCL_TUNER_TYPE="Internal") == []
     assert told(algo="ring") == []
+
+
+@pytest.mark.parametrize("size", [8, 64 * 2**10, MIB, 64 * MIB, 2**30])
+@pytest.mark.parametrize(
+    ("network", "op", "expected"),
+    [
+        ("tcpx", "all_reduce", {("ring", "Simple")}),
+        ("tcpx", "all_gather", {("ring", "Simple")}),
+        ("tcpxo", "all_gather", {("ring", "Simple")}),
+        ("tcpxo", "all_reduce", {("ring", "Simple"), ("tree", "Simple")}),
+    ],
+)
+def test_google_s_networks_have_simple_alone_and_no_nvls(network, op, expected, size):
+    assert chosen(size, op, 2, system("hgx_h100", 2, network)) in expected
+
+
+def test_variables_of_the_user_go_before_those_of_a_cloud_s_documentation():
+    mega = system("hgx_h100", 2, "tcpxo")
+    assert chosen(2**30, nodes=2, system_=mega, NCCL_ALGO="Ring")[0] == "ring"
+    assert chosen(8, nodes=2, system_=mega, NCCL_PROTO="LL128")[1] == "LL128"
+    call, large = Call("all_reduce", 16, 2**30, n_nodes=2), read_environment({"NCCL_BUFFSIZE": 2**20})
+    chunks = {
+        network: choose(call, system("hgx_h100", 2, network), "nccl-2.27", read_environment({})).chunk_bytes
+        for network in ("tcpx", "tcpxo")
+    }
+    assert chunks["tcpxo"] == 2 * chunks["tcpx"]  # buffers of 8 and 4 MiB
+    assert choose(call, mega, "nccl-2.27", large).chunk_bytes * 8 == chunks["tcpxo"]
+
+
+def test_a_run_says_what_a_cloud_s_documentation_sets():
+    asked = {"op": "all_reduce", "size": "64K", "nodes": 2, "network": "tcpx"}
+
+    def told(**more):
+        return [text for text in collsim.simulate("hgx_h100", **asked, **more).warnings if "Google" in text]
+
+    (sentence,) = told()
+    assert sentence.startswith("over tcpx NCCL has what Google's documentation sets: NCCL_ALGO=Ring NCCL_PROTO=Simple")
+    (less,) = told(environment={"NCCL_ALGO": "Tree"})
+    assert "NCCL_ALGO" not in less
+    assert "NCCL_PROTO=Simple" in less
+    assert told(algo="ring") == []
+
+
+def test_variables_of_google_s_plug_ins_are_told_to_do_nothing_here():
+    names = ("NCCL_FASTRAK_NUM_FLOWS", "NCCL_GPUDIRECTTCPX_CTRL_DEV", "NCCL_DYNAMIC_CHUNK_SIZE")
+    read = read_environment(dict.fromkeys(names, "2"))
+    assert [text.partition(" ")[0] for text in read.warnings] == list(names)
 
 
 def test_an_unknown_tuner_is_refused():

@@ -1,5 +1,5 @@
-"""What a network's plug-in decides: AWS's sets variables of NCCL for EFA, and its tuner has choices of its own, which
-go before those of NCCL.
+"""What the network of a cloud decides: AWS's plug-in sets variables of NCCL for EFA, and its tuner has choices of its
+own, which go before those of NCCL; Google's documentation sets variables for GPUDirect-TCPX and TCPXO.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from collsim.library.calls import Call, Candidate
-from collsim.library.environment import Environment
+from collsim.library.environment import Environment, read_environment
 
-__all__ = ["TUNER_SINCE", "plugin_latency_us", "taken_by_plugin", "with_plugin"]
+__all__ = ["TUNER_SINCE", "documented", "plugin_latency_us", "taken_by_plugin", "with_plugin"]
 
 FILE = Path(__file__).with_name("plugin_tuner.yaml")
 TUNER_SINCE = (2, 19)
@@ -34,9 +34,24 @@ def _told() -> dict[str, Any]:
 
 
 def with_plugin(environment: Environment, instance: str, version: tuple[int, int]) -> Environment:
-    """Return the variables with those that the plug-in sets on an *instance* where nobody else did."""
-    own = _told()["variables"].get(instance) if instance and version >= CHUNKS_SINCE else None
-    return replace(environment, numbers={**own, **environment.numbers}) if own else environment
+    """Return the variables with those that are set on an *instance* where nobody else did."""
+    own = documented(instance)
+    if instance and version >= CHUNKS_SINCE:
+        own = {**own, **_told()["variables"].get(instance, {})}
+    if not own:
+        return environment
+    before = read_environment(own)
+    numbers, allowed = {**before.numbers, **environment.numbers}, {**before.allowed, **environment.allowed}
+    return replace(environment, numbers=numbers, allowed=allowed)
+
+
+def documented(instance: str) -> dict[str, str | int]:
+    """Return the variables that the documentation of a cloud sets on an *instance*, by name.
+
+    >>> documented("a3-high")["NCCL_PROTO"], documented("p5")
+    ('Simple', {})
+    """
+    return dict(_told()["documented"].get(instance, {})) if instance else {}
 
 
 def plugin_latency_us(instance: str) -> float:

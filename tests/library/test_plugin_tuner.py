@@ -1,4 +1,4 @@
-"""What clouds decide: AWS's plug-in by variables, the latency that it tells, and its tuner's choices (aws-ofi-nccl src);
+"""What clouds decide: AWS's plug-in by variables, the latency that it tells and its tuner's choices (aws-ofi-nccl src),
 Google by the variables of its documentation.
 """
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
+from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest, short_for
 from collsim.core.input_files import beside, read_input
 from collsim.core.units import one_line
 from collsim.topology.cluster.scale_out import build_cluster, resolve, spec_from
@@ -178,7 +178,8 @@ def _content(source: Any) -> tuple[bytes, str]:
     known = (*zoo_names(), *cluster_names())
     if text not in known:
         own = "; a machine of your own is a .yaml file"
-        raise UnknownNameError("topology", text[:60], known, "topo", own)
+        nodes = sorted(zoo_names(), key=len)  # a node before a cluster of it, and the plainest name before others
+        raise UnknownNameError("topology", text[:60], known, "topo", own, near=short_for(text, nodes) or "")
     return _shipped(text), shipped_path(text)
 
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import click
 
@@ -221,6 +221,29 @@ def _as_setting(flag: str, flags: Sequence[str]) -> str:
     return f"--set {path}=VALUE" if path and "--set" in flags else ""
 
 
+def _commands_with(flag: str) -> list[str]:
+    """Return the commands, groups left out, that have exactly this flag."""
+    context = click.Context(cli)
+    found = {name: cli.resolve_command(context, [name])[1] for name in COMMANDS}
+    return [
+        f"collsim {name}"
+        for name, command in found.items()
+        if command is not None and any(flag in param.opts for param in command.params)
+    ]
+
+
+def _form_of(flag: str, words: Sequence[str]) -> str:
+    """Return how a flag is written that stands without its value, and what it says; *words* are the command line."""
+    context, command, rest = click.Context(cli, info_name="collsim"), cast("click.Command", cli), [*words]
+    while isinstance(command, click.Group) and rest:
+        _, found, rest = command.resolve_command(context, rest)
+        assert found is not None
+        command, context = found, click.Context(found, parent=context)
+    option = next(param for param in command.params if flag in (*param.opts, *param.secondary_opts))
+    first = (getattr(option, "help", None) or "").partition(". ")[0].rstrip(".")
+    return f"write {flag} {option.make_metavar(context)}: {first[:1].lower()}{first[1:]}"
+
+
 def _refuse_usage(error: click.ClickException) -> NoReturn:
     """Say what is wrong with the words of the command line."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -234,9 +257,15 @@ def _refuse_usage(error: click.ClickException) -> NoReturn:
             near = nearest(error.option_name, flags)
             near = _as_setting(error.option_name, flags) or near
             what = f'no such flag "{error.option_name}"'
-            hint = f'did you mean "{near}"? {hint}' if near else hint
+            others = [] if near and near.startswith("--set") else _commands_with(error.option_name)
+            hint = f'did you mean "{near}"? {hint}' if near and not others else hint
+            hint = f"{' and '.join(others)} {'have' if others[1:] else 'has'} it; {hint}" if others else hint
         elif type(error) is click.exceptions.BadOptionUsage:
-            what, where, hint = "there is no value behind it", error.option_name, "--help says what it takes"
+            what, where, hint = (
+                "there is no value behind it",
+                error.option_name,
+                _form_of(error.option_name, sys.argv[1:]),
+            )
         elif type(error) is click.BadParameter and isinstance(error.param, click.Option) and context is not None:
             from collsim.cli.run import place_of
 

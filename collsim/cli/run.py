@@ -295,7 +295,10 @@ def place_of(context: click.Context, where: str, config: Configuration | None) -
         name = next((other for other in ("rank_list", "placement", "fail") if _source(context, other)), name)
     option = next((param for param in context.command.params if param.name == name), None)
     if option is None:
-        return where
+        named = next(
+            (param for param in context.command.params if where and context.params.get(param.name) == where), None
+        )
+        return f"{min(named.opts, key=len)}: {where}" if isinstance(named, click.Option) else where
     if config is not None and _source(context, name) == 1:
         return f"{config.file}: config.{BY_NAME[name].config_key if name in BY_NAME else name}"
     if _source(context, name) == 2:

@@ -108,12 +108,17 @@ class UnitError(InputError):
 
 
 class UnknownNameError(InputError):
-    """A name that does not exist; the message offers the nearest one that does, and *otherwise* behind it."""
+    """A name that does not exist; the message offers the nearest one that does, and *otherwise* behind it.
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "", otherwise: str = "") -> None:
+    *near* is one that goes before the nearest.
+    """
+
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], where: str = "", otherwise: str = "", *, near: str = ""
+    ) -> None:
         choices = sorted(known)
         name = str(name)
-        near = nearest(name, choices)
+        near = near or nearest(name, choices) or ""
         listed = ", ".join(choices[:MOST_NAMES]) + (
             f" and {len(choices) - MOST_NAMES} more" if choices[MOST_NAMES:] else ""
         )
@@ -246,6 +251,15 @@ def unknown_keys(data: Iterable[Any], known: Sequence[str], place: Callable[[str
 
 def _all(known: Sequence[str]) -> str:
     return f"known: {', '.join(known)}"
+
+
+def short_for(name: str, known: Iterable[str]) -> str | None:
+    """Return the first entry of *known* that begins as *name* does, in any case; None if none does.
+
+    >>> short_for("mi355", ["hgx_h100", "mi355x_rack128", "mi355x_ubb8"]), short_for("x", ["xx"])
+    ('mi355x_rack128', None)
+    """
+    return next((each for each in known if each.lower().startswith(name.lower())), None) if len(name) > 1 else None
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:

@@ -78,7 +78,7 @@ def import_schedule(file: str | Path, size: str | int = "1M") -> Schedule:
         what = "this is no XML" if content.strip() else "the file is empty"
         raise SpecError(Fault(what, name, "give an algorithm of MSCCL: <algo ...> with a <gpu> for each rank"))
     program = read_msccl(content, name)
-    size_bytes = size if isinstance(size, int) else parse_size_bytes(size)
+    size_bytes = size if isinstance(size, int) else parse_size_bytes(size, "size")
     if not 0 < size_bytes <= MOST_SIZE_BYTES:
         raise SpecError(Fault(f"a size of {size_bytes} bytes", "size", f"give 1 to {MOST_SIZE_BYTES}, such as 64M"))
     built = schedule_of(program, size_bytes)

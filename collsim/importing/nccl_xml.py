@@ -175,7 +175,11 @@ def _read_links(tree: _Tree, machine: Machine) -> None:
             if link.tag not in ("nvlink", "xgmi"):
                 continue
             count, target = link.number("count", tree.faults, least=1), link.text("target", tree.faults).lower()
-            if link.attributes.get("tclass", "").lower().startswith(SWITCH_CLASS):
+            kind = link.attributes.get("tclass", "").lower()
+            if target and kind and not kind.startswith(GPU_CLASSES) and not BUSID.fullmatch(target):
+                what = f'target="{target[:30]}" is no PCI address'
+                tree.faults.append(Fault(what, link.where, "write that of the device at the other end: 0000:c3:00.0"))
+            elif kind.startswith(SWITCH_CLASS):
                 into[index][target] += count
             elif _is_peer(link, target, index, place, tree):
                 pair = (index, place[target])

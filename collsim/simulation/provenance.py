@@ -198,12 +198,14 @@ def _is_changed(topology: Topology, usual: Sequence[str] = SIZES) -> bool:
     """Return True if a figure differs, or may differ, from those of the system of that name.
 
     How many nodes there are is a question, not a change: fits hold logs of some numbers of nodes, and predict others.
+    Nor is a setting to what the file says anyway.
     On a single node nothing passes an adapter, so that what lies around it changes nothing.
     """
     changed = topology.source == "graph" or topology.damage is not None
     changed = changed or any(fact.path.startswith(PATHS) for fact in topology.facts)
     around = AROUND_NODES if topology.cluster is None else ()
-    return changed or any(path not in (*usual, *TEXTS) and not path.startswith(around) for path in topology.settings)
+    settings = topology.settings.keys() - topology.as_before
+    return changed or any(path not in (*usual, *TEXTS) and not path.startswith(around) for path in settings)
 
 
 def warnings_of(

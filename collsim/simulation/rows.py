@@ -11,7 +11,7 @@ from collsim.core.errors import Fault, InputError, ModelError, NoRouteError, Uns
 from collsim.core.operations import Operation
 from collsim.core.progress import INTERRUPTED, interrupted, keeps_done, steps
 from collsim.simulation.concurrent import Party, redrawn
-from collsim.simulation.contest import contest, fastest
+from collsim.simulation.contest import able, contest, fastest
 from collsim.simulation.draws import over_draws
 from collsim.simulation.intervals import with_interval
 from collsim.simulation.lowering import MOST_TRANSFERS
@@ -111,8 +111,26 @@ def _cases(name: str, requests: Sequence[ScheduleRequest], requested_bytes: int,
             for request, run in zip(requests, call.party.runs, strict=True)
         ]
     else:
+        _refuse_forwarders(picked, requests[0].op, call)
         tasks = [Task(picked, request, question.proto) for request in requests]
     return [case_of(plan_of(tasks, requested_bytes, call), call)]
+
+
+def _refuse_forwarders(picked: Algorithm, op: Operation, call: Call) -> None:
+    """Raise UnsupportedError, with what runs instead, if an algorithm that was named needs switches that add, and those
+    here only forward.
+    """
+    question, runs = call.question, call.party.runs
+    fabrics = [run.fabric for run in runs]
+    everywhere = all(fabric.in_network is not None for fabric in fabrics) or "all" not in picked.in_network
+    on_nodes = all(fabric.node_in_network is not None for fabric in fabrics) or "node" not in picked.in_network
+    if everywhere and on_nodes:
+        return
+    others = ", ".join(entry.name for entry in able(op, runs[0], question))
+    what = (
+        f"{picked.name} needs switches that add and multicast, and {runs[0].topology.name} has none between these ranks"
+    )
+    raise UnsupportedError(Fault(what, "algo", f"take auto, or one that runs here: {others}"))
 
 
 def named(op: Operation, name: str, question: Request) -> Algorithm:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
+from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest, short_for
 from collsim.core.input_files import beside, read_input
 from collsim.core.units import one_line
 from collsim.topology.cluster.scale_out import build_cluster, resolve, spec_from
-from collsim.topology.model import FITTED, Topology
+from collsim.topology.model import FITTED, SIZES, Topology
 from collsim.topology.zoo import cluster_names, shipped_file, shipped_path, zoo_names
 
 if TYPE_CHECKING:
@@ -178,7 +178,8 @@ def _content(source: Any) -> tuple[bytes, str]:
     known = (*zoo_names(), *cluster_names())
     if text not in known:
         own = "; a machine of your own is a .yaml file"
-        raise UnknownNameError("topology", text[:60], known, "topo", own)
+        nodes = sorted(zoo_names(), key=len)  # a node before a cluster of it, and the plainest name before others
+        raise UnknownNameError("topology", text[:60], known, "topo", own, near=short_for(text, nodes) or "")
     return _shipped(text), shipped_path(text)
 
 
@@ -235,7 +236,7 @@ def _parsed(
 ) -> tuple[Topology, ScaleOut | None, Document]:
     """Return the topology inside one node, and what is said of a cluster around it."""
     from collsim.topology.files.checks import check
-    from collsim.topology.files.overrides import apply_overrides, parse_path, settled
+    from collsim.topology.files.overrides import apply_overrides, as_before, parse_path, settled
     from collsim.topology.files.reader import show_path
     from collsim.topology.files.sections import read_sections
 
@@ -262,7 +263,8 @@ def _parsed(
 
         raise SpecError(*_told([*error.faults, *around_faults(spec, document)], document)) from None
     settings = {show_path(parse_path(path) or (path,)): value for path, value in pairs}
-    return replace(node, before=_before(node, unchanged), settings=settings), spec.scale_out, document
+    same = as_before(spec, document, [path for path in settings if path not in SIZES])
+    return replace(node, before=_before(node, unchanged), settings=settings, as_before=same), spec.scale_out, document
 
 
 def _before(node: Topology, unchanged: Document) -> dict[str, float]:

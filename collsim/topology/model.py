@@ -164,6 +164,8 @@ class Topology:
     one, changed."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Overrides, by path: of figures, which are facts too, and of words, which are not."""
+    as_before: frozenset[str] = frozenset()
+    """Paths of `settings` that say what the file says itself: they change nothing."""
     follows: tuple[Consequence, ...] = ()
     """Figures that are others because of an override of another one."""
 

@@ -121,7 +121,7 @@ def test_faults_at_their_place(collsim):
         (("mi355x_ubb8", "hgx_b200,lnk.bandwidth=3"), 'TOPO: unknown path "lnk.bandwidth"'),
         (("mi355x_ubb8", "hgx_b200", "--ranks", "16"), "--ranks: 16 ranks on 8 GPUs"),
         (("mi355x_ubb8", "hgx_b200", "--split", "none,MOD 3"), "--split: MOD 3 does not divide 8 ranks"),
-        (("mi355x_ubb8", "mi300x_ubb8", "--algo", "nvls"), "mi355x_ubb8: the schedule needs switches"),
+        (("mi355x_ubb8", "mi300x_ubb8", "--algo", "nvls"), "mi355x_ubb8: nvls needs switches"),
     ],
 )
 def test_refused(collsim, arguments, told):
@@ -135,7 +135,7 @@ def test_answers_of_others_are_printed_and_the_refused_named(collsim, form):
     call = ("compare", "mi355x_ubb8", "hgx_h100", "hgx_b200", "--op", "all_reduce", "--size", "1M", "--algo", "nvls")
     found = collsim(*call, "-q", "--format", form)
     assert found.code == 4
-    assert "error: mi355x_ubb8 is refused: the schedule needs switches" in found.err
+    assert "error: mi355x_ubb8 is refused: nvls needs switches" in found.err
     assert "hgx_h100" in found.out
     if form == "json":
         document = json.loads(found.out)
@@ -143,7 +143,7 @@ def test_answers_of_others_are_printed_and_the_refused_named(collsim, form):
         assert [entry["system"] for entry in document["refused"]] == ["mi355x_ubb8"]
     elif form == "csv":
         assert found.out.splitlines()[-1].startswith("mi355x_ubb8,,")
-        assert "the schedule needs switches" in found.out.splitlines()[-1]
+        assert "nvls needs switches" in found.out.splitlines()[-1]
     else:
         assert "mi355x_ubb8 is refused: " in found.out
 

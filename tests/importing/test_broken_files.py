@@ -56,6 +56,7 @@ TOPOLOGY = [
     ('numaid="1"', 'numaid="one"', 'numaid="one"'),
     ('speed="200000"', 'speed="fast"', 'speed="fast"'),
     (' target="0000:c0:00.0"', "", 'attribute "target" is missing'),
+    ('target="0000:c3:00.0" count="2"', 'target="zzz" count="2"', 'target="zzz" is no PCI address'),
 ]
 GRAPHS = [
     ('pattern="4"', 'pattern="44"', 'pattern="44" is none of NCCL'),

@@ -154,3 +154,8 @@ def test_ranks_and_size_have_to_be_those_of_the_schedule():
 def test_in_place_a_chunk_has_one_name(op, place, name):
     machine = SimpleNamespace(program=SimpleNamespace(in_place=True, op=op, per_rank=3))
     assert _Machine.place(machine, 2, place) == name
+
+
+def test_a_size_that_is_none_names_the_argument():
+    with pytest.raises(InputError, match=r'^size: size "x" is not a number'):
+        import_schedule(RING, "x")

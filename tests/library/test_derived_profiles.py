@@ -407,3 +407,24 @@ def test_nonsense_written_by_hand(load, text, words):
     fault = faults_of(load, text)[0]
     for word in words:
         assert word in f"{fault.what} {fault.hint}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "setting", "same"),
+    [
+        ({"topo": "hgx_h100", "nodes": 4}, "nic.bandwidth=400 Gb/s", True),
+        ({"topo": "hgx_h100", "nodes": 4}, "nic.bandwidth=50 GB/s", True),
+        ({"topo": "hgx_h100", "nodes": 4}, "nic.bandwidth=40 GB/s", False),
+        ({"topo": "hgx_h100"}, "link.bandwidth=25 GB/s", True),
+        ({"topo": "hgx_h100"}, "link.bandwidth=24 GB/s", False),
+        ({"topo": "h100_rail", "nodes": 4}, "scale_out.fabric=rail", True),
+    ],
+)
+def test_a_setting_to_what_is_there_already_changes_nothing(asked, setting, same):
+    """The same warnings and the same interval as without it; another value warns."""
+    plain = simulate(**asked, op="all_reduce", size="1M")
+    found = simulate(**asked, op="all_reduce", size="1M", overrides=[setting])
+    assert (found.warnings == plain.warnings) is same
+    if same:
+        (row,), (other,) = found.rows, plain.rows
+        assert (row.time_s, row.time_lo_s, row.time_hi_s) == (other.time_s, other.time_lo_s, other.time_hi_s)

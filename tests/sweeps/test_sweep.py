@@ -269,12 +269,16 @@ def test_dask_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path, dask_clus
     assert lines_of(tmp_path / "lost.jsonl") == 500
 
 
-@pytest.mark.filterwarnings("default")
-def test_no_scheduler_is_told(monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(workers, "CONNECT_S", 0.3)
-    with pytest.raises(InputError, match="no Dask scheduler answers"):
-        collsim.sweep(SMALL, dask="tcp://127.0.0.1:9")
+@pytest.mark.parametrize(
+    "address", ["tcp://127.0.0.1:9", "nowhere", "127.0.0.1", "tcp://127.0.0.1:many", "tcp://:8786"]
+)
+def test_no_scheduler_is_told(monkeypatch, address):
+    """Nobody listens there: that is told before a client is made, which would end in a traceback of its own."""
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "Client", lambda *_, **__: pytest.fail("a client was made"))
+    with pytest.raises(InputError, match=f"no Dask scheduler answers at {address}") as caught:
+        collsim.sweep(SMALL, dask=address)
+    assert "tcp://HOST:8786" in str(caught.value)
 
 
 def test_each_objective_has_its_better_end():

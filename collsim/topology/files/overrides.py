@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from collsim.core.errors import Fault, nearest
 from collsim.topology.files.figures import Figure
 from collsim.topology.files.reader import Document, Path, show_path
 from collsim.topology.files.schema import SECTIONS
-from collsim.topology.files.sections import LISTS, field_models
+from collsim.topology.files.sections import LISTS, Spec, collect_facts, field_models, read_sections
 
 __all__ = [
     "apply_overrides",
+    "as_before",
     "full_path",
     "known_paths",
     "normalise_overrides",
@@ -181,6 +182,30 @@ def apply_overrides(document: Document, overrides: Iterable[tuple[str, str]], fa
             continue
         origins[path] = f"--set {show_path(path)}"
     return Document(document.file, data, document.lines, origins, document)
+
+
+def as_before(spec: Spec, document: Document, paths: Sequence[str]) -> frozenset[str]:
+    """Return which of the *paths* of settings have the value, or the word, that they have without any setting.
+
+    *spec* is what *document* says, which has the settings.
+    """
+    unchanged = document.before
+    if not paths or unchanged is None:
+        return frozenset()
+    now = {fact.path: fact.value for fact in collect_facts(spec, document)}
+    old = {fact.path: fact.value for fact in collect_facts(read_sections(unchanged, []), unchanged)}
+    same = {path for path in paths if path in now and now[path] == old.get(path)}
+    words = {path: parse_path(path) or () for path in paths if path not in now}
+    return frozenset(same | {path for path, at in words.items() if _word(document, at) == _word(unchanged, at)})
+
+
+def _word(document: Document, path: Path) -> str:
+    """Return the text at a path of a document; nothing where there is none."""
+    found: Any = document.data
+    for part in path:
+        inside = isinstance(found, dict) and part in found
+        found = found[part] if inside or (isinstance(found, list) and isinstance(part, int)) else ""
+    return str(found)
 
 
 class _Setting:

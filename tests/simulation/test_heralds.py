@@ -19,7 +19,7 @@ from collsim.simulation.timing import kernel_costs, problem_of
 from collsim.topology import load_topology
 
 CHUNK = 480_000
-FIRST = {"LL": 256, "LL128": 1920}
+FIRST = {"LL": 4096, "LL128": 1920}
 
 
 def laid(proto, op="broadcast", chunks=1, nodes=2, channels=1):

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from collsim.core.errors import chosen
-from collsim.core.units import format_bytes
+from collsim.core.units import format_bytes, format_count
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.result import MoeRefusal, MoeResult, MoeRow
 from collsim.report.data import json_text
@@ -290,7 +290,9 @@ def _before(found: MoeResult | MoeComparison) -> list[str]:
 
 def _machine(result: MoeResult, label: str) -> str:
     topology = result.topology
-    return f"collsim {result.version}   topo {label} ({topology['ranks']} GPUs, {topology['links']} links)"
+    return (
+        f"collsim {result.version}   topo {label} ({format_count(topology['ranks'], 'GPU')}, {topology['links']} links)"
+    )
 
 
 def _figures(result: MoeResult) -> list[str]:

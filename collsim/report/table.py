@@ -202,8 +202,9 @@ def _columns(result: Result, sets: Sequence[str] = ()) -> list[Column[Row]]:
 
 def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, Any]) -> list[str]:
     """Return the lines above a table: version, topology, profile, damage, and figures that are in doubt."""
+    size = f"{format_count(topology['ranks'], 'GPU')}, {format_count(topology['links'], 'link')}"
     lines = [
-        f"collsim {version}   topo {topology['name']} ({topology['ranks']} GPUs, {topology['links']} links)   "
+        f"collsim {version}   topo {topology['name']} ({size})   "
         f"calibrated: {'yes' if profile['calibrated'] else 'no'}",
         f"profile {profile['name']}: {profile['constants']}",
     ]

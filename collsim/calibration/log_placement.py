@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from collsim.calibration.cases import MeasuredCase
+from collsim.core.units import format_count
 from collsim.topology import Cluster, Topology
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def misfit(case: MeasuredCase, topology: Topology) -> str | None:
     if cluster is None and nodes > 1 and topology.n_gpus <= MOST_GPUS_OF_A_HOST:
         return f"the test ran on {nodes} nodes: {name} is one; give a cluster, or the number of nodes"
     if case.all_ranks > topology.n_gpus:
-        return f"the test has {case.all_ranks} ranks, {name} has {topology.n_gpus} GPUs"
+        return f"the test has {case.all_ranks} ranks, {name} has {format_count(topology.n_gpus, 'GPU')}"
     if cluster is None or case.nodes is None or _listed(case, topology):
         return None
     return _misfit_of_nodes(case, nodes, cluster)
@@ -85,7 +86,11 @@ def _misfit_of_nodes(case: MeasuredCase, nodes: int, cluster: Cluster) -> str | 
         return f"the test ran on {nodes} nodes, the cluster has {cluster.spec.nodes}"
     if each[1]:
         return f"the {case.all_ranks} ranks of the test are no equal share for each of {nodes} nodes"
-    return f"the test has {each[0]} ranks on a node, the cluster has {there} GPUs there" if each[0] > there else None
+    return (
+        f"the test has {each[0]} ranks on a node, the cluster has {format_count(there, 'GPU')} there"
+        if each[0] > there
+        else None
+    )
 
 
 def mapping(case: MeasuredCase, hosts: tuple[str, ...], topology: Topology) -> str:

@@ -221,15 +221,19 @@ def _as_setting(flag: str, flags: Sequence[str]) -> str:
     return f"--set {path}=VALUE" if path and "--set" in flags else ""
 
 
+MOST_COMMANDS = 3
+
+
 def _commands_with(flag: str) -> list[str]:
     """Return the commands, groups left out, that have exactly this flag."""
     context = click.Context(cli)
     found = {name: cli.resolve_command(context, [name])[1] for name in COMMANDS}
-    return [
+    names = [
         f"collsim {name}"
         for name, command in found.items()
         if command is not None and any(flag in param.opts for param in command.params)
     ]
+    return names if len(names) <= MOST_COMMANDS else [*names[:MOST_COMMANDS], "others"]
 
 
 def _form_of(flag: str, words: Sequence[str]) -> str:
@@ -259,7 +263,7 @@ def _refuse_usage(error: click.ClickException) -> NoReturn:
             what = f'no such flag "{error.option_name}"'
             others = [] if near and near.startswith("--set") else _commands_with(error.option_name)
             hint = f'did you mean "{near}"? {hint}' if near and not others else hint
-            hint = f"{' and '.join(others)} {'have' if others[1:] else 'has'} it; {hint}" if others else hint
+            hint = f"it is one of {', '.join(others)}; {hint}" if others else hint
         elif type(error) is click.exceptions.BadOptionUsage:
             what, where, hint = (
                 "there is no value behind it",

@@ -10,6 +10,7 @@ import click
 from collsim.cli.options import OPTIONS, complete, scale_out_options, scale_out_place, zoo
 from collsim.cli.output import check_sources, check_suffix, check_targets, named_files, write, write_page
 from collsim.core.errors import Faults, UnknownNameError
+from collsim.core.units import format_count
 
 if TYPE_CHECKING:
     from collsim.topology import Topology
@@ -189,7 +190,9 @@ def topo_check(files: tuple[str, ...]) -> None:
     for file in files:
         found = faults.attempt(check_file, file)
         if found is not None:
-            click.echo(f"{file}: ok ({found.n_gpus} GPUs, {found.wiring.n_links} directed bundles of links)")
+            click.echo(
+                f"{file}: ok ({format_count(found.n_gpus, 'GPU')}, {found.wiring.n_links} directed bundles of links)"
+            )
             for note in remarks(found):
                 click.echo(f"{file}: note: {note}")
     faults.raise_any()

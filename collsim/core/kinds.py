@@ -13,6 +13,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from collsim.core.errors import Fault
+from collsim.core.units import with_article
 
 __all__ = ["MISUSED", "annotations_of", "fits", "mistaken", "shown"]
 
@@ -41,7 +42,7 @@ def shown(value: Any) -> str:
     try:
         text = f'"{value}"' if isinstance(value, str) else repr(value)
     except Exception:  # the value is the caller's: whatever its repr does must not hide the fault
-        text = f"a {type(value).__name__}"
+        text = with_article(type(value).__name__)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -116,7 +117,7 @@ def _told(annotation: str) -> str:
         elif name in MAPPINGS:
             words.append("a mapping of names")
         elif name != "None":
-            words.append(TOLD.get(name, f"a {name}"))
+            words.append(TOLD.get(name, with_article(name)))
     return " or ".join(words) or "nothing"
 
 

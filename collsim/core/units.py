@@ -33,6 +33,7 @@ __all__ = [
     "parse_fraction",
     "parse_size_bytes",
     "parse_time_s",
+    "with_article",
 ]
 
 MAX_SIZE_BYTES = 2**63 - 1
@@ -193,6 +194,8 @@ def format_size(size_bytes: float) -> str:
 
     >>> format_size(67108864), format_size(1000), format_size(1572864), format_size(0)
     ('64 MiB', '1000 B', '1.5 MiB', '0 B')
+    >>> format_size(1048575), format_size(1048320), format_size(2**20 - 2**10)
+    ('1 MiB', '1 MiB', '1023 KiB')
     """
     return _format(size_bytes, ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"), (2**40, "TiB")))
 
@@ -213,6 +216,15 @@ def format_count(number: int, noun: str) -> str:
     ('1 log', '3 logs')
     """
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def with_article(noun: str) -> str:
+    """Return a noun with its article.
+
+    >>> with_article("int"), with_article("list")
+    ('an int', 'a list')
+    """
+    return f"{'an' if noun[:1].lower() in tuple('aeio') else 'a'} {noun}"
 
 
 def format_bandwidth(bandwidth_Bps: float) -> str:
@@ -283,9 +295,11 @@ def _format(value: float, units: tuple[tuple[float, str], ...]) -> str:
         return f"{value} {units[-1][1]}"
     scale, unit = units[0]
     for factor, name in units[1:]:
-        if abs(value) >= factor * (1 - 5e-5):
+        if float(f"{abs(value) / scale:.4g}") * scale >= factor:  # as it is shown: 1024 KiB are 1 MiB
             scale, unit = factor, name
     number = float(f"{value / scale:.4g}")
+    if abs(number) < 1 and scale > units[0][0]:
+        number = math.copysign(1, value)
     return f"{number:.0f} {unit}" if number == int(number) else f"{number} {unit}"
 
 

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from collsim.core.errors import CollsimError, Fault, Faults, InputError
-from collsim.core.units import format_bandwidth
+from collsim.core.units import format_bandwidth, format_count
 from collsim.diagnosis.expert_findings import ExpertCause, ExpertLog, ExpertRow
 from collsim.moe.logs import MoeLog, MoeMeasured, read_moe_log
 from collsim.moe.result import MoeResult, MoeRow
@@ -76,7 +76,9 @@ def expert_log(
     ranks = ranks or log.ranks or topology.n_gpus
     if ranks > topology.n_gpus:
         hint = "give --nodes, and --ranks if not all GPUs took part"
-        raise InputError(Fault(f"the log has {ranks} ranks, {topology.name} {topology.n_gpus} GPUs", str(path), hint))
+        raise InputError(
+            Fault(f"the log has {ranks} ranks, {topology.name} {format_count(topology.n_gpus, 'GPU')}", str(path), hint)
+        )
     per_node = topology.n_gpus if topology.cluster is None else topology.cluster.node.n_gpus
     spread = -(-ranks // per_node)
     results = _predicted(log, topology, ranks, spread)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from collsim.core.errors import Faults, InputError, UnknownNameError
+from collsim.core.units import format_count
 from collsim.importing.bases import adapter_count
 from collsim.importing.fabric_tree import FabricTree
 from collsim.importing.machine import Ask, Assumption, plural
@@ -191,4 +192,4 @@ def _differences(tree: FabricTree, node: Topology, leaves: int, upper: int) -> I
         listed = f"{plural(tree.leaves, 'leaf')} and {plural(tree.upper, 'switch')} above"
         yield f"the file has {listed}, collsim builds {leaves} and {upper}"
     if node.n_gpus > RACK_GPUS and not tree.is_blocks:
-        yield f"every host is taken for {node.n_gpus} GPUs, a whole {node.name}"
+        yield f"every host is taken for {format_count(node.n_gpus, 'GPU')}, a whole {node.name}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from collsim.core.errors import CollsimError, Fault, InputError
+from collsim.core.units import format_count
 from collsim.library.calls import LL, MESSAGE_OPS, SIMPLE, Call, Candidate, Choice
 from collsim.library.engines.kernels import engine_choice, engine_options
 from collsim.library.engines.symmetric import symmetric_choice
@@ -111,7 +112,7 @@ def choose(
         what = f"{library.name} does not run on {system.architecture}"
         raise InputError(Fault(what, "library", f"take a version of {other}"))
     if system.links and call.ranks_per_node > len(system.links):
-        what = f"{call.ranks_per_node} ranks on a domain of {len(system.links)} GPUs"
+        what = f"{call.ranks_per_node} ranks on a domain of {format_count(len(system.links), 'GPU')}"
         raise InputError(Fault(what, "ranks", f"at most {len(system.links)} in each domain"))
     if not system.is_amd and library.version >= MERGED_SINCE and environment.number("NCCL_IB_MERGE_NICS", 1):
         system = merged(system)

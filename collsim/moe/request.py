@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.units import format_count
 from collsim.library import Profile, load_profile
 from collsim.library.multiprocessors import multiprocessors_of
 from collsim.moe.expert_placement import PLACEMENTS, Placement, placed
@@ -298,7 +299,9 @@ def _sizes(
         if n < 2:
             faults.append(Fault(f"{n} ranks exchange nothing", where, f"give 2 to {most}"))
         elif n > most:
-            faults.append(Fault(f"{n} ranks, {name} has {most} GPUs", where, f"add --nodes, or give 2 to {most}"))
+            faults.append(
+                Fault(f"{n} ranks, {name} has {format_count(most, 'GPU')}", where, f"add --nodes, or give 2 to {most}")
+            )
         if listed is not None and n != listed:
             faults.append(Fault(f"tokens are given for {listed} ranks, not {n}", "tokens", f"give {n} numbers, or one"))
     return [n for n in sizes if 2 <= n <= most and n == (listed or n)], faults

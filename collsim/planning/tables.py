@@ -18,6 +18,7 @@ from collsim.core.errors import CollsimError, Fault, Faults, InputError, ModelEr
 from collsim.core.operations import dtype_bytes, operation
 from collsim.core.progress import steps
 from collsim.core.tabular import Tabular
+from collsim.core.units import format_count
 from collsim.library import load_library, load_profile
 from collsim.moe import simulate_moe
 from collsim.moe.models import load_model
@@ -268,12 +269,12 @@ def _rank_faults(kind: str, topology: Any, lists: Mapping[str, Any]) -> list[Fau
     ranks = [number for number in lists["ranks"] or () if _is_count(number)]
     if kind == "nccl":
         hint = f"{topology.name} takes 2 to {topology.n_gpus}"
-        faults = [Fault(f"{n} ranks on {topology.n_gpus} GPUs", "ranks", hint) for n in ranks
+        faults = [Fault(f"{n} ranks on {format_count(topology.n_gpus, 'GPU')}", "ranks", hint) for n in ranks
                   if not 2 <= n <= topology.n_gpus]  # fmt: skip
         return faults if len(faults) == len(ranks) else []  # what others ask is answered
     per_node = topology.n_gpus if topology.cluster is None else topology.cluster.spec.gpus_per_node
     nodes = [number for number in lists["nodes"] or () if _is_count(number)]
-    faults = [Fault(f"{n} ranks do not reach {number} nodes of {per_node} GPUs", "ranks",
+    faults = [Fault(f"{n} ranks do not reach {number} nodes of {format_count(per_node, 'GPU')}", "ranks",
                     f"give {(number - 1) * per_node + 1} or more, or fewer nodes")
               for n in ranks[:1] for number in nodes if n <= (number - 1) * per_node]  # fmt: skip
     if len(ranks) > 1:
@@ -338,7 +339,7 @@ def _nccl(
         for number in ranks:
             for op in ops:
                 answer = partial(_nccl_rows, topo, op, dtype, ranks=number, sizes=elements, **asked)
-                yield f"{op} of {number} GPUs, {dtype}", answer
+                yield f"{op} of {format_count(number, 'GPU')}, {dtype}", answer
 
 
 def _nccl_rows(

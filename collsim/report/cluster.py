@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from collsim.core.units import format_bandwidth, format_time
+from collsim.core.units import format_bandwidth, format_count, format_time
 from collsim.topology import Topology, describe
 
 __all__ = ["cluster_rows", "cluster_svg", "tier_rows"]
@@ -129,7 +129,7 @@ def _rows(topology: Topology) -> list[_Row]:
     """Return the rows from top to bottom; switches have the numbers of `Cluster`, groups those of the dragonfly."""
     assert topology.cluster is not None
     spec, plan = topology.cluster.spec, topology.cluster.plan
-    nodes = _Row("box", f"n{{}}: {spec.gpus_per_node} GPUs", NODES, spec.nodes)
+    nodes = _Row("box", f"n{{}}: {format_count(spec.gpus_per_node, 'GPU')}", NODES, spec.nodes)
     if spec.fabric == "dragonfly":
         return [_Row("switch", "group {}", 0, plan.groups), nodes]
     tiers = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from collsim.core.units import format_size
 from collsim.prices import Price
@@ -12,11 +14,10 @@ from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.price_notes import price_lines
 from collsim.report.sheet import WHOLE, Column, Screen, document, fitted, fitting, markdown, not_shown, sheet
-from collsim.report.table import preamble, switch_notes
+from collsim.report.table import interval_notes, preamble, switch_notes
 from collsim.report.wires import Wires, wire_columns, wire_notes, wires_of
 from collsim.simulation.comparison import ComparedRow, Comparison
 from collsim.simulation.result import Row
-from collsim.simulation.row import width_notes
 
 __all__ = ["comparison_csv", "comparison_json", "comparison_markdown", "comparison_table", "refused_lines"]
 
@@ -84,7 +85,7 @@ def comparison_table(comparison: Comparison, screen: Screen = WHOLE) -> str:
     With costs a line for each system, as they would be too wide beside each other.
     """
     if comparison.priced:
-        return costs_table(comparison, screen, _before(comparison), _after(comparison))
+        return costs_table(comparison, screen, _before(comparison), partial(_after, comparison))
     parts = [fitted(_own(i, screen.columns), comparison.rows) for i in range(len(comparison.systems))]
     whole = [*fitted(SHARED, comparison.rows), *(column for part in parts for column in part)]
     inner = screen if screen.width is None else replace(screen, width=screen.width - 2)
@@ -92,7 +93,7 @@ def comparison_table(comparison: Comparison, screen: Screen = WHOLE) -> str:
     kept = {column.name for column in shown}
     heading = _heading(comparison, [[column for column in part if column.name in kept] for part in parts])
     lines = [*screen.head(_before(comparison)), "#", heading, *sheet(shown, comparison.rows, screen)]
-    return document([*lines, *screen.comments([*_after(comparison), *not_shown(whole, shown)])])
+    return document([*lines, *screen.comments([*_after(comparison, shown), *not_shown(whole, shown)])])
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -144,8 +145,10 @@ def _before(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _after(comparison: Comparison) -> list[str]:
-    """Return the lines below the table: speedups and open verdicts of each system, refusals, notes."""
+def _after(comparison: Comparison, shown: Sequence[Column[Any]] | None = None) -> list[str]:
+    """Return the lines below the table: speedups and open verdicts of each system, refusals, notes on what is *shown*,
+    by default everything.
+    """
     first, *others = _names(comparison)
     told = [f"speedup: the time of {first} over that of the other system"] if others else []
     for i, name in enumerate(others, start=1):
@@ -155,9 +158,8 @@ def _after(comparison: Comparison) -> list[str]:
         told += price_lines({system.label: system.price or Price() for system in comparison.systems})
         told.append("per TB: of what all GPUs have to send, by the factors of nccl-tests; bound: least time over time")
         told += [f"{_place(row)}: {decides(comparison, row)}" for row in comparison.rows]
-    if any(run and run.time_lo_s is not None for row in comparison.rows for run in row.runs):
-        told.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")
-    told += width_notes((run.size_bytes, run.wide_because) for row in comparison.rows for run in row.runs if run)
+    if shown is None or any(column.name == "low" for column in shown):
+        told += interval_notes([run for row in comparison.rows for run in row.runs if run])
     if any(row.any.groups > 1 for row in comparison.rows):
         told.append("all groups run at once: times and bandwidths are of the slowest")
     runs = [run for row in comparison.rows for run in row.runs if run is not None]

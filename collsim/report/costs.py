@@ -13,7 +13,7 @@ from collsim.simulation.result import Row
 
 __all__ = ["costs_markdown", "costs_table", "decides"]
 
-DROP = ("per_TB energy/TB", "low high", "verdict", "algo", "energy", "bound", "limited_by", "busbw")
+DROP = ("per_TB energy/TB", "energy", "bound", "low high", "algo", "limited_by", "verdict", "busbw")
 """Columns that go first where a screen is too narrow."""
 ALIKE = 1.005
 """Times as near as that are told as the same."""
@@ -61,13 +61,17 @@ COLUMNS: tuple[Column[_Line], ...] = (
 
 
 def costs_table(
-    comparison: Comparison, screen: Screen = WHOLE, before: Sequence[str] = (), after: Sequence[str] = ()
+    comparison: Comparison, screen: Screen = WHOLE, before: Sequence[str] = (),
+    after: Callable[[Sequence[Column[_Line]]], Sequence[str]] = lambda _: (),
 ) -> str:  # fmt: skip
-    """Return one line per row and system; every line that is not data starts with ``#``."""
+    """Return one line per row and system; every line that is not data starts with ``#``.
+
+    *after* has the lines below a table of such columns.
+    """
     lines = _lines(comparison)
     whole = fitted(COLUMNS, lines)
     shown = fitting(whole, screen if screen.width is None else replace(screen, width=screen.width - 2), DROP)
-    notes = screen.comments([*after, *not_shown(whole, shown)])
+    notes = screen.comments([*after(shown), *not_shown(whole, shown)])
     return document([*screen.head(list(before)), "#", *sheet(shown, lines, screen), *notes])
 
 

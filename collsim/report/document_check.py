@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from collsim.core.errors import Fault, SpecError, did_you_mean
+from collsim.core.units import with_article
 from collsim.report.json_schemas import schema
 
 __all__ = ["check_document"]
@@ -132,7 +133,7 @@ def _is(value: Any, kind: str) -> bool:
 
 
 def _article(kind: str) -> str:
-    return kind if kind == "null" else f"an {kind}" if kind[0] in "aio" else f"a {kind}"
+    return kind if kind == "null" else with_article(kind)
 
 
 def _shown(value: Any) -> str:

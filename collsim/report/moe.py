@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from collsim.core.errors import chosen
-from collsim.core.units import format_bytes
+from collsim.core.units import format_bytes, format_count
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.result import MoeRefusal, MoeResult, MoeRow
 from collsim.report.data import json_text
@@ -60,6 +60,7 @@ class Line(NamedTuple):
         return self.rows[0] if len(self.rows) == 1 else None
 
 
+LOW_HIGH = "low, high: nine of ten measured times lie between them"
 BEFORE, SUM = "prepare", "sum"
 PREPARE = "prepare: counting tokens before dispatch, a step of its own that the sum holds"
 
@@ -97,12 +98,11 @@ def _time(line: Line) -> str:
 
 def _end(name: str) -> Callable[[Line], str]:
     """Text of an end of the interval of an operation."""
+    return _alone(lambda row: _interval_end(getattr(row, name)))
 
-    def text(row: MoeRow) -> str:
-        end_s = getattr(row, name)
-        return "" if end_s is None else time_text(end_s)
 
-    return _alone(text)
+def _interval_end(end_s: float | None) -> str:
+    return "" if end_s is None else time_text(end_s)
 
 
 def _extreme(pick: Callable[[Sequence[float]], float]) -> Callable[[Line], str]:
@@ -157,7 +157,11 @@ COMPARED: tuple[Column[ComparedMoe], ...] = (
     Column("system", lambda line: line.system.label, kind="prose"),
     Column("prepare", _of_pair(_before_all, ""), "(us)"),
     Column("dispatch", _of_pair(lambda pair: time_text(pair[0].time_s), "-"), "(us)"),
+    Column("low", _of_pair(lambda pair: _interval_end(pair[0].time_lo_s), ""), "(us)"),
+    Column("high", _of_pair(lambda pair: _interval_end(pair[0].time_hi_s), ""), "(us)"),
     Column("combine", _of_pair(lambda pair: time_text(pair[1].time_s), "-"), "(us)"),
+    Column("low", _of_pair(lambda pair: _interval_end(pair[1].time_lo_s), ""), "(us)"),
+    Column("high", _of_pair(lambda pair: _interval_end(pair[1].time_hi_s), ""), "(us)"),
     Column("sum", _of_pair(lambda pair: time_text(pair[0].whole_s + pair[1].whole_s), "-"), "(us)"),
     Column("speedup", lambda line: "-" if line.speedup is None else f"{line.speedup:.3g}", "(x)"),
     Column(
@@ -223,17 +227,18 @@ def _table(found: MoeResult | MoeComparison, screen: Screen = WHOLE) -> str:
     """Rows; every line that is not data starts with ``#``."""
     inner = screen if screen.width is None else replace(screen, width=screen.width - INDENT)
     if isinstance(found, MoeComparison):
-        shown, lost = _sheet(COMPARED, _compared(found), inner)
+        shown, lost, has_interval = _sheet(COMPARED, _compared(found), inner)
     else:
-        shown, lost = _sheet(_both(), _lines(found), inner)
-    return document([*screen.head(_before(found)), "#", *shown, *screen.comments([*_after(found), *lost])])
+        shown, lost, has_interval = _sheet(_both(), _lines(found), inner)
+    after = [told for told in _after(found) if has_interval or told != LOW_HIGH]
+    return document([*screen.head(_before(found)), "#", *shown, *screen.comments([*after, *lost])])
 
 
-def _sheet(columns: Sequence[Column[T]], rows: Sequence[T], screen: Screen) -> tuple[list[str], list[str]]:
-    """Return the lines of a table for a screen, and what it has no room for."""
+def _sheet(columns: Sequence[Column[T]], rows: Sequence[T], screen: Screen) -> tuple[list[str], list[str], bool]:
+    """Return the lines of a table for a screen, what it has no room for, and whether it shows intervals."""
     whole = fitted(columns, rows)
     shown = fitting(whole, screen, DROP)
-    return sheet(shown, rows, screen), not_shown(whole, shown)
+    return sheet(shown, rows, screen), not_shown(whole, shown), any(column.name == "low" for column in shown)
 
 
 def _markdown(found: MoeResult | MoeComparison) -> str:
@@ -285,7 +290,9 @@ def _before(found: MoeResult | MoeComparison) -> list[str]:
 
 def _machine(result: MoeResult, label: str) -> str:
     topology = result.topology
-    return f"collsim {result.version}   topo {label} ({topology['ranks']} GPUs, {topology['links']} links)"
+    return (
+        f"collsim {result.version}   topo {label} ({format_count(topology['ranks'], 'GPU')}, {topology['links']} links)"
+    )
 
 
 def _figures(result: MoeResult) -> list[str]:
@@ -343,6 +350,7 @@ def _after(found: MoeResult | MoeComparison) -> list[str]:
         told += [*_wire_bytes(found), *_meanings(found)]
         results = [found]
     rows = [row for result in results for row in result.rows]
+    told += [LOW_HIGH] * (isinstance(found, MoeComparison) and any(row.time_lo_s is not None for row in rows))
     if any(len(row.times_s) > 1 for row in rows):
         told.append("time: the median of the samples; other figures are of that sample, least and most of all of them")
     if about := max((row.tolerance for row in rows), default=0.0):
@@ -387,6 +395,6 @@ def _meanings(found: MoeResult) -> list[str]:
         f"logical: bytes as DeepEP counts them, {LOGICAL[found.config['mode']]}",
         "node, network: what a rank sends on the wire within its node, relayed bytes too, and to other nodes",
         "load: what the busiest link or GPU needs at the rate of the kernels; bound: bytes over line rates",
-        *["low, high: nine of ten measured times lie between them"] * (found.rows[0].time_lo_s is not None),
+        *[LOW_HIGH] * (found.rows[0].time_lo_s is not None),
         *[PREPARE] * any(row.prepare_s for row in found.rows),
     ]

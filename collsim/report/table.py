@@ -31,7 +31,17 @@ from collsim.simulation.request.tolerance import percent
 from collsim.simulation.result import Refusal, Result, Row
 from collsim.simulation.row import width_notes
 
-__all__ = ["COLUMNS", "LIMITS", "as_markdown", "as_table", "consequences", "doubtful", "preamble", "switch_notes"]
+__all__ = [
+    "COLUMNS",
+    "LIMITS",
+    "as_markdown",
+    "as_table",
+    "consequences",
+    "doubtful",
+    "interval_notes",
+    "preamble",
+    "switch_notes",
+]
 
 E = TypeVar("E", Row, Row | Refusal)
 MOST_FIGURES = 20
@@ -151,7 +161,7 @@ def as_table(result: Result, screen: Screen = WHOLE) -> str:
         lines += [f"#{head[1:]}" for head in heads(shown)]
         lines += [line_of(shown, entry, screen) for entry in _in_order(entries)]
         lines += screen.one(f"Avg bus bandwidth    : {_mean_busbw(rows)}") if rows else []
-        lines += screen.comments([*crossover_lines(rows), *_notes(rows)])
+        lines += screen.comments([*crossover_lines(rows), *_notes(rows, shown)])
     after = [*surprise_lines(result.rows), *lost, *_thresholds(result)]
     return document([*lines, *screen.comments(after)])
 
@@ -192,8 +202,9 @@ def _columns(result: Result, sets: Sequence[str] = ()) -> list[Column[Row]]:
 
 def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, Any]) -> list[str]:
     """Return the lines above a table: version, topology, profile, damage, and figures that are in doubt."""
+    size = f"{format_count(topology['ranks'], 'GPU')}, {format_count(topology['links'], 'link')}"
     lines = [
-        f"collsim {version}   topo {topology['name']} ({topology['ranks']} GPUs, {topology['links']} links)   "
+        f"collsim {version}   topo {topology['name']} ({size})   "
         f"calibrated: {'yes' if profile['calibrated'] else 'no'}",
         f"profile {profile['name']}: {profile['constants']}",
     ]
@@ -234,12 +245,11 @@ def _asked_of_all(result: Result) -> list[str]:
     return told
 
 
-def _notes(rows: Sequence[Row]) -> list[str]:
-    """Return the notes below a block, on columns and figures that may puzzle."""
+def _notes(rows: Sequence[Row], shown: Sequence[Column[Any]] = COLUMNS) -> list[str]:
+    """Return the notes below a block, on those columns that are *shown* and figures that may puzzle."""
     notes = []
-    if any(row.time_lo_s is not None for row in rows):
-        notes.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")
-    notes += width_notes((row.size_bytes, row.wide_because) for row in rows)
+    if any(column.name == "low" for column in shown):
+        notes += interval_notes(rows)
     if any(row.group_times for row in rows):
         notes.append("all groups run at once: times and bandwidths are of the slowest, total is the busbw of all")
     if any(len({(group.algo, group.proto) for group in row.group_times}) > 1 for row in rows):
@@ -251,6 +261,13 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         for (before, now), count in others.items()
     ]
     return notes
+
+
+def interval_notes(rows: Sequence[Row]) -> list[str]:
+    """Return what low and high say, and where they are far apart; nothing where no row has them."""
+    measured = any(row.time_lo_s is not None for row in rows)
+    told = "low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see"
+    return [*[told] * measured, *width_notes((row.size_bytes, row.wide_because) for row in rows)]
 
 
 def _thresholds(result: Result) -> list[str]:

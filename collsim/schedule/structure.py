@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.errors import Fault
+from collsim.core.units import with_article
 from collsim.schedule.forms import EVERY, Chunks, Int, Orbits, Transfers
 from collsim.schedule.pipelines import Circles, Pipelines
 from collsim.schedule.schedule import Schedule
@@ -43,7 +44,9 @@ def structure_faults(schedule: Schedule, *, merged: bool = False) -> list[Fault]
         elif isinstance(phase, Orbits | Circles):
             faults.extend(_orbits_faults(phase if isinstance(phase, Orbits) else phase.orbits(), schedule, where))
         else:
-            faults.append(Fault(f"a phase cannot be a {type(phase).__name__}", where, "use Transfers or Orbits"))
+            faults.append(
+                Fault(f"a phase cannot be {with_article(type(phase).__name__)}", where, "use Transfers or Orbits")
+            )
             continue
         if not merged and np.any(phase.copies > 1):
             hint = "verify the schedule before merging its channels"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, SpecError, unknown_keys
-from collsim.core.units import parse_time_s
+from collsim.core.units import format_count, parse_time_s
 
 __all__ = ["Failure", "Job", "Kernels", "Request", "Serving", "read_serving", "serving_of"]
 
@@ -224,7 +224,7 @@ def _job(get: _Reader, number: int, taken: int, folder: Path) -> Job:
     ranks = get.whole("ranks", 0, least=2)
     gpus = get.gpus("gpus", tuple(range(taken, taken + ranks)))
     if len(gpus) != ranks:
-        get.fault(f"{len(gpus)} GPUs for {ranks} ranks", "gpus", "give one for each rank")
+        get.fault(f"{format_count(len(gpus), 'GPU')} for {ranks} ranks", "gpus", "give one for each rank")
     requests: tuple[Request, ...] = ()
     if "arrivals" in get.data:
         requests = get.faults.attempt(read_arrivals, folder / str(get.data["arrivals"])) or ()

@@ -8,6 +8,7 @@ from typing import Any
 
 from collsim._version import __version__
 from collsim.core.errors import Fault, InputError
+from collsim.core.units import format_count
 from collsim.schedule import Schedule, verify
 from collsim.simulation.concurrent import prepare_groups
 from collsim.simulation.lowering import as_seen
@@ -109,7 +110,7 @@ def _check(schedule: Schedule, n_ranks: int, size_bytes: int) -> None:
     """Raise if a schedule is of other ranks or another size than is asked for."""
     faults = []
     if schedule.n_ranks != n_ranks:
-        hint = f"take {schedule.n_ranks} GPUs: --rank-list 0-{schedule.n_ranks - 1}"
+        hint = f"take {format_count(schedule.n_ranks, 'GPU')}: --rank-list 0-{schedule.n_ranks - 1}"
         faults.append(Fault(f"the schedule is of {schedule.n_ranks} ranks, not of {n_ranks}", "rank_list", hint))
     if schedule.size_bytes != size_bytes:
         hint = f"leave the size out, or give {schedule.size_bytes}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, SpecError, unknown_keys
 from collsim.core.progress import steps
+from collsim.core.units import format_count
 from collsim.simulation.request.groups import ParallelLayout
 from collsim.timeline.analysis import overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
@@ -182,8 +183,8 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf, per_node: i
         near = [n for n in range(1, per_node + 1) if per_node % n == 0 and model.heads % n == 0]
         hint = f"give tp={max(n for n in near if n <= layout.tp)}, or another of {', '.join(map(str, near))}"
         if part := per_node - per_node % layout.tp:
-            hint += f"; or use {part} GPUs of each node: --set gpu.count={part}"
-        what = f"groups of tp={layout.tp} lie across nodes of {per_node} GPUs in different ways"
+            hint += f"; or use {format_count(part, 'GPU')} of each node: --set gpu.count={part}"
+        what = f"groups of tp={layout.tp} lie across nodes of {format_count(per_node, 'GPU')} in different ways"
         faults.append(Fault(what, "layout", hint))
     faults.raise_any(SpecError)
     assert layer is not None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest, short_for
 from collsim.core.input_files import beside, read_input
-from collsim.core.units import one_line
+from collsim.core.units import one_line, with_article
 from collsim.topology.cluster.scale_out import build_cluster, resolve, spec_from
 from collsim.topology.model import FITTED, SIZES, Topology
 from collsim.topology.zoo import cluster_names, shipped_file, shipped_path, zoo_names
@@ -170,7 +170,9 @@ def _content(source: Any) -> tuple[bytes, str]:
     """Return the bytes of a named topology or of a file, and what it is called in messages."""
     if not isinstance(source, str | pathlib.Path):
         raise InputError(
-            Fault(f"a topology cannot be a {type(source).__name__}", "topo", "pass a name, a path or a graph")
+            Fault(
+                f"a topology cannot be {with_article(type(source).__name__)}", "topo", "pass a name, a path or a graph"
+            )
         )
     text = str(source)
     if isinstance(source, pathlib.Path) or "/" in text or "\\" in text or FILE_NAME.search(text):

@@ -157,7 +157,7 @@ def refused(outcome, *words, code=2):
         ((*RUN, "--size"), ["--size: there is no value", "write --size SIZE[,SIZE...]: exactly these sizes"]),
         (("run", "--topo", "mi355", "--op", "all_reduce"), ["--topo: ", 'did you mean "mi355x_ubb8"?']),
         (("run", "--topo", "h100_rial", "--op", "all_reduce"), ["--topo: ", 'did you mean "h100_rail"?']),
-        ((*RUN, "--cost"), ['no such flag "--cost"', "hint: collsim compare has it"]),
+        ((*RUN, "--cost"), ['no such flag "--cost"', "hint: it is one of collsim compare; "]),
         ((*RUN, "--algos", "ring"), ['no such flag "--algos"', 'did you mean "--algo"?']),
         (
             ("run", "--topo", "no/such.yaml", "--op", "all_to_all"),

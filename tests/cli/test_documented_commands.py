@@ -3,6 +3,7 @@
 Console blocks are run by `test_readme`, letter by letter.
 """
 
+import io
 import re
 import shlex
 import shutil
@@ -18,7 +19,7 @@ from .conftest import ROOT
 
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-WRITTEN = re.compile(r"^(?:\$ |RUN .*?&& )?(collsim [^\n#]*?)(?: &&.*| +#.*)?$", re.MULTILINE)
+WRITTEN = re.compile(r"^(?:\$ |RUN .*?&& |[^#\n]*? \| )?(collsim [^\n#|]*?)(?: &&.*| +#.*| \|.*)?$", re.MULTILINE)
 INLINE = re.compile(r"`(collsim \w[^`]*)`")
 MADE = {
     "run.json": "run --topo hgx_h100 --op all_reduce --size 1M,64M -o run.json -q",
@@ -27,6 +28,8 @@ MADE = {
     "internode.log": "run --topo hgx_h100 --nodes 2 --op all_reduce --size 64M,1G --format nccl -o internode.log -q",
 }
 """Files that commands before make, or others like them; nothing where the command itself writes it."""
+PIPED = {"topo": "examples/imports/topo_m.txt"}
+"""What stands on stdin of a command that reads ``-``, behind a pipe."""
 INPUT = re.compile(r"[\w./*-]+\.(?:conf|csv|gz|json|log|matrix|txt|xml|ya?ml)$")
 WRITES = ("-o", "--output", "--plot", "--svg", "--perfetto", "--save-config")
 ELSEWHERE = {
@@ -86,6 +89,14 @@ def is_a_name(command):
 ALL = [*commands()]
 
 
+def test_commands_behind_a_pipe_are_seen():
+    text = "nvidia-smi topo -m | collsim topo import - -o node.yaml   # in a note\ncollsim topo list | head\n"
+    assert WRITTEN.findall(text) == ["collsim topo import - -o node.yaml", "collsim topo list"]
+    assert any(
+        case.values[1] == "collsim topo import - -o my_node.yaml" and is_run_here(case.values[1]) for case in ALL
+    )
+
+
 def test_there_are_some():
     assert len(ALL) >= 20
     assert sum(is_run_here(case.values[1]) for case in ALL) >= 5
@@ -126,6 +137,8 @@ def test_command_runs(collsim, monkeypatch, tmp_path, page, command):
     for before, word in pairwise(words):
         if MADE.get(word) and before not in WRITES:
             assert collsim(*shlex.split(MADE[word])).code == 0
+    if "-" in words:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((ROOT / PIPED[words[1]]).read_bytes())))
     found = collsim(*shlex.split(command)[1:])
     assert found.code in (0, PARTLY), found.err
 

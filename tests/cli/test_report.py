@@ -222,3 +222,18 @@ def test_a_browser_has_nothing_to_complain_of(collsim, run, tmp_path):
     found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GUARD_S)
     assert "CONSOLE" not in found.stderr
     assert (tmp_path / "page.png").stat().st_size > 50_000, "not an empty page"
+
+
+def test_a_page_says_how_many_nodes_and_what_to_read_first(collsim, run, tmp_path):
+    """Nodes stand in the title; warnings, such as of a derived profile, stand below the first cards."""
+    file = run("few", "run", "--topo", "mi325x_ubb8", "--nodes", "2", "--op", "all_reduce", "--size", "1M")
+    warnings = json.loads(file.read_text())["warnings"]
+    assert any("is derived, not measured" in text for text in warnings)
+    page = tmp_path / "few.html"
+    assert collsim("report", file, "-o", page).code == 0
+    text = page.read_text()
+    assert "<h1>all_reduce on 2 nodes of mi325x_ubb8</h1>" in text
+    assert "on 2 nodes of mi325x_ubb8, explained</h2>" in text
+    first = text.index("is derived, not measured")
+    assert text.index('<div class="cards">') < first < text.index("<h3>")
+    assert text.count("is derived, not measured") == 1

@@ -97,7 +97,7 @@ COMMANDS = (
     (f"{ON} --columns wire", "--columns", "bounds, bytes, rates"),
     (f"{ON} --set link.bandwidth=80e9", "--set link.bandwidth", '"80 GB/s"'),
     (f"{ON} --set nic.shared_by=0.5 --nodes 2", "--set nic.shared_by", "nic.shared_by=2"),
-    (f"{ON} --fail", "--fail", "--help says what it takes"),
+    (f"{ON} --fail", "--fail", "write --fail WHAT: what has failed"),
     (f"{ON} --fail nic:node3/5", "--fail", "give --nodes"),
     (f"{ON} --degrade link:gpu0-nvsw0", "--degrade", '"link:gpu0-nvsw0=50%"'),
     (f"{ON} --degrade gpu:3-5", "--degrade", '"gpu:3-5=50%"'),

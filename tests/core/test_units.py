@@ -195,6 +195,7 @@ def test_fraction_refused(text, words):
 def test_format():
     assert units.format_size(67108864) == "64 MiB"
     assert units.format_size(1048575) == "1 MiB"
+    assert units.format_size(1048320) == "1 MiB"  # not 1024 KiB beside it
     assert units.format_bandwidth(537.6e9) == "537.6 GB/s"
     assert units.format_bandwidth(999.99e6) == "1 GB/s"
     assert units.format_time(1.23456e-5) == "12.35 us"

@@ -44,6 +44,34 @@ def test_tables_fit_and_say_what_they_leave_out(made, width):
         assert "--wide shows all" not in text or max(map(len, whole.splitlines())) > 200
 
 
+@pytest.mark.parametrize("width", [None, 60, 80, 120, 200])
+def test_a_note_on_intervals_stands_where_they_do(made, width):
+    """Also in a comparison of experts, whose warnings speak of intervals."""
+    experts = collsim.compare_moe(["hgx_h100", "hgx_b200"], ep=8)
+    for show, result in (made, (render_moe, experts)):
+        text = show(result, "table", Screen(width))
+        heads = {
+            word for line in text.splitlines() if line.startswith("#") and " time" in line for word in line.split()
+        }
+        heads |= {word for line in text.splitlines() if line.startswith("# ranks") for word in line.split()}
+        said = "# low to high: " in text or "# low, high: " in text
+        if isinstance(result, collsim.Validation):
+            continue
+        assert said is ({"low", "high"} <= heads)
+    assert "low" in render_moe(experts)
+    assert "low" in render_moe(experts, "md")
+
+
+def test_costs_keep_the_verdict_longer_than_the_energy():
+    found = collsim.compare(["hgx_h100", "hgx_b200"], "all_reduce", "64M", cost=True)
+    gone = []
+    for width in range(220, 60, -1):
+        text = render_comparison(found, "table", Screen(width))
+        (head,) = [line for line in text.splitlines() if line.startswith("# op ") and "system" in line]
+        gone += [name for name in ("energy", "low", "verdict") if name not in head.split() and name not in gone]
+    assert gone == ["energy", "low", "verdict"]
+
+
 COLUMNS = ("count", "redop", "root", "low", "high", "algbw", "busbw", "logical", "imbalance", "verdict")
 
 

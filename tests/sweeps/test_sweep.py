@@ -13,6 +13,8 @@ import pytest
 import collsim
 from collsim.core.errors import Fault, InputError, ModelError
 from collsim.prices import price_of
+from collsim.report.sheet import Screen
+from collsim.report.sweep import render_sweep
 from collsim.sweeps import runs, workers
 from collsim.sweeps.answer import _moe, answered, lost
 from collsim.sweeps.grid import read_grid
@@ -213,6 +215,30 @@ def test_fronts_compare_points_of_the_same_work():
     grid = {"base": {"op": "all_reduce"}, "grid": {"size": ["1M", "256M"], "topo": ["hgx_b200", "mi355x_ubb8"]}}
     front = collsim.sweep(grid, pareto="cost,time").front()
     assert {row["asked"]["size"] for row in front} == {"1M", "256M"}
+
+
+def test_a_table_has_points_with_the_same_measures_once_and_says_which_are_left_out():
+    """Adapters change nothing on one node: each point of the front is there twice, and once in the table."""
+    grid = {
+        "base": {"op": "all_reduce", "size": "16M"},
+        "grid": {"topo": ["hgx_b200", "mi355x_ubb8"]},
+        "points": [{}, {"set.nic.bandwidth": "800 Gb/s"}],
+    }
+    found = collsim.sweep(grid, pareto="cost,time")
+    text = render_sweep(found)
+    assert len(found.front()) == 4
+    assert len([line for line in text.splitlines() if not line.startswith("#")]) == 2
+    assert "the 2 that no other" in text
+    assert "2 others with the same measures as one of them: nic.bandwidth 800 Gb/s (2)" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, None])
+@pytest.mark.parametrize("pareto", ["cost,time", "energy,gpus", "cost_per_TB,energy_per_TB", "busbw,cost"])
+def test_the_measures_of_a_front_are_on_every_screen(pareto, width):
+    grid = {"base": {"op": "all_reduce", "size": "16M"}, "grid": {"topo": ["hgx_b200", "mi355x_ubb8"]}}
+    text = render_sweep(collsim.sweep(grid, pareto=pareto), "table", Screen(width))
+    (head,) = [line.split() for line in text.splitlines() if line.startswith("# ") and line.split()[1] == "topo"]
+    assert {name.replace("_per_", "/") for name in pareto.split(",")} <= {*head}
 
 
 def test_arguments_are_checked_together(tmp_path):

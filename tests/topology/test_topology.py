@@ -458,7 +458,7 @@ def test_unknown_names():
     with pytest.raises(UnknownNameError, match="gpu7"):
         load_topology("hgx_h100").rank("gpu77")
     assert load_topology("hgx_h100").rank("gpu7") == 7
-    with pytest.raises(InputError, match="cannot be a int"):
+    with pytest.raises(InputError, match="cannot be an int"):
         load_topology(5)
     with pytest.raises(InputError, match="overrides need"):
         load_topology(load_topology("hgx_h100"), {"gpu.count": "3"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -28,6 +29,8 @@ TITLES = {
     "collsim.diagnose/1": "Diagnosis", "collsim.moe/1": "Dispatch and combine", "collsim.timeline/1": "Step",
     "collsim.explain/1": "Explanation", **{schema: title for schema, (title, _) in ANSWERS.items()},
 }  # fmt: skip
+NODES = re.compile(r"[\d,]+ nodes of ")
+"""Beginning of the title of a cluster that was made of nodes."""
 
 
 def report_html(contents: Contents) -> str:
@@ -79,8 +82,18 @@ def _title(documents: Sequence[Document], measured: Sequence[Measured]) -> str:
 
 def _systems(document: Document) -> list[str]:
     content = document.content
-    named = [str(_topology(content)["name"])] if content.get("topology") else []
-    return named + [str(system["system"]) for system in content.get("systems", ())]
+    named = [_with_nodes(str(_topology(content)["name"]), _topology(content))] if content.get("topology") else []
+    return named + [_with_nodes(str(each["system"]), each.get("topology") or {}) for each in content.get("systems", ())]
+
+
+def _with_nodes(name: str, topology: Mapping[str, Any]) -> str:
+    """Return the name of a system, of a cluster of such nodes with how many there are.
+
+    >>> _with_nodes("hgx_h100", {"title": "4 nodes of NVIDIA HGX H100"}), _with_nodes("alps", {"title": "Alps"})
+    ('4 nodes of hgx_h100', 'alps')
+    """
+    nodes = NODES.match(str(topology.get("title", "")))
+    return f"{nodes[0]}{name}" if nodes else name
 
 
 def _topology(content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -117,10 +130,11 @@ def _document(document: Document, contents: Contents) -> Iterator[str]:
     """Yield the sections of one document."""
     content = document.content
     topology = _topology(content)
-    of = str(topology.get("name", Path(document.name).name))
+    of = _with_nodes(str(topology.get("name", Path(document.name).name)), topology)
     of += f", {topology['ranks']:,} GPUs" if "ranks" in topology else ""
     yield f"<h2>{escape(TITLES[document.schema])}: {escape(of)}</h2>"
     yield from _provenance(content)
+    yield from (f'<p class="warning">{escape(text)}</p>' for text in content.get("warnings", ()))
     match document.schema:
         case "collsim.result/1" | "collsim.explain/1":
             yield from panels(curves_by_op(_rows(document)), contents.measured, _rows(document))
@@ -140,13 +154,12 @@ def _document(document: Document, contents: Contents) -> Iterator[str]:
     for name, found in contents.explanations:
         if name == document.name:
             yield from _explained(found, contents)
-    yield from (f'<p class="warning">{escape(text)}</p>' for text in content.get("warnings", ()))
 
 
 def _explained(found: Explanation, contents: Contents) -> Iterator[str]:
     """Yield an explanation under its title; the first one has its cards at the top of the page."""
-    row = found.row
-    what = f"{row.op} of {format_size(row.size_bytes)} on {found.result.topology['name']}"
+    row, topology = found.row, found.result.topology
+    what = f"{row.op} of {format_size(row.size_bytes)} on {_with_nodes(topology['name'], topology)}"
     yield f"<h2>{escape(what)}, explained</h2>"
     if found is not contents.explanations[0][1]:
         yield answer_cards(found)

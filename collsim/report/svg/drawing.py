@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 from collsim.core.errors import Fault, InputError
-from collsim.core.units import format_bandwidth
+from collsim.core.units import format_bandwidth, format_count
 from collsim.report.cluster import cluster_svg
 from collsim.report.svg.layouts import MARGIN, WIDTH, Point, layout_of
 from collsim.report.topology import format_range
@@ -202,7 +202,7 @@ def _header(topology: Topology) -> list[str]:
     """Return the title and the totals."""
     shown = describe(topology)
     totals = (
-        f"{shown['ranks']} GPUs, {shown['physical_links']} links; "
+        f"{format_count(shown['ranks'], 'GPU')}, {shown['physical_links']} links; "
         f"per GPU {format_range(shown['per_gpu_uni_Bps'], shown['per_gpu_uni_max_Bps'])} in one direction, "
         f"{format_range(shown['per_gpu_bidi_Bps'], shown['per_gpu_bidi_max_Bps'])} in both"
     )

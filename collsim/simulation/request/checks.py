@@ -10,7 +10,7 @@ import numpy as np
 from collsim.core.errors import Fault, Faults, InputError, nearest
 from collsim.core.kinds import shown
 from collsim.core.operations import REDUCTIONS
-from collsim.core.units import parse_size_bytes
+from collsim.core.units import format_count, parse_size_bytes
 from collsim.library.library import PROTOCOLS
 from collsim.simulation.request.values import read_choice, read_whole
 
@@ -88,7 +88,7 @@ def threads_on(topology: Topology, gpus_per_thread: int) -> None:
     most = int(np.bincount(topology.wiring.coordinates.node).max())
     if gpus_per_thread > most:
         where = "a node of " if most < topology.n_gpus else ""
-        what = f"{gpus_per_thread} GPUs per thread, but {where}{topology.name} has {most}"
+        what = f"{format_count(gpus_per_thread, 'GPU')} per thread, but {where}{topology.name} has {most}"
         raise InputError(Fault(what, "gpus_per_thread", f"at most {most}"))
 
 

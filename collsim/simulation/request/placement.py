@@ -11,6 +11,7 @@ from pathlib import Path
 
 from collsim.core.errors import Fault, InputError, did_you_mean, nearest
 from collsim.core.input_files import read_input
+from collsim.core.units import format_count
 
 __all__ = ["PLACEMENTS", "files_of", "host_of", "placed"]
 
@@ -117,7 +118,9 @@ def _filled(lines: Sequence[Line], known: dict[str, list[int]], gpu_names: Seque
         elif host in known:
             found = [gpu for gpu in known[host] if gpu not in taken]
             if slots is not None and slots > len(found):
-                faults.append(Fault(f"{slots} slots on {host}, which has {len(found)} GPUs left", where, HINT))
+                faults.append(
+                    Fault(f"{slots} slots on {host}, which has {format_count(len(found), 'GPU')} left", where, HINT)
+                )
             found = found if slots is None else found[:slots]
         else:
             names = ", ".join(name or "(one domain: name GPUs)" for name in list(known)[:SHOWN])

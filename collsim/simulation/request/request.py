@@ -14,7 +14,7 @@ from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, protocols
 from collsim.core.errors import Fault, Faults, InputError
 from collsim.core.kinds import shown
 from collsim.core.operations import DTYPES, OPERATIONS, Operation, dtype_bytes, operation
-from collsim.core.units import MAX_SIZE_BYTES
+from collsim.core.units import MAX_SIZE_BYTES, format_count
 from collsim.fabric.fabric import Int
 from collsim.simulation.request.checks import MOST_CHANNELS, PROTOCOLS, truth
 from collsim.simulation.request.fields import BOUNDS, BY_NAME, FIELDS, SCALE_OUT, Request
@@ -219,7 +219,11 @@ def rank_groups(
     listed = None if rank_list is None else _gpus(rank_list, topology, faults)
     if size is not None and size > everyone:
         hint = f"give {everyone} rows and columns, or fewer"
-        faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix", hint))
+        faults.append(
+            Fault(
+                f"the matrix is for {size} ranks, {topology.name} has {format_count(everyone, 'GPU')}", "matrix", hint
+            )
+        )
     faults.raise_any()
     order = list(range(everyone))
     if placement is not None:  # names and places of all GPUs take a while on a large machine
@@ -270,7 +274,7 @@ def _counts(ranks: Any, topology: Topology, faults: Faults) -> list[int]:
     if len(faults) > before:
         return []
     faults += [
-        Fault(f"{shown(count)} ranks on {topology.n_gpus} GPUs", "ranks", hint)
+        Fault(f"{shown(count)} ranks on {format_count(topology.n_gpus, 'GPU')}", "ranks", hint)
         for count in counts
         if not 2 <= count <= topology.n_gpus
     ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from collsim.core.errors import Fault, UnknownNameError
 from collsim.core.kinds import shown
+from collsim.core.units import with_article
 
 __all__ = ["in_known_case", "plain", "read_choice", "read_items", "read_name", "read_names", "read_whole"]
 
@@ -63,7 +64,9 @@ def read_items(value: Any, where: str, hint: str, faults: list[Fault], empty: st
         faults.append(Fault(f"an array of {value.ndim} dimensions where a list is needed", where, hint))
         return []
     if isinstance(value, Mapping | Set):
-        faults.append(Fault(f"a {type(value).__name__} where a list is needed", where, f"pass a list; {hint}"))
+        faults.append(
+            Fault(f"{with_article(type(value).__name__)} where a list is needed", where, f"pass a list; {hint}")
+        )
         return []
     if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
         return [value]

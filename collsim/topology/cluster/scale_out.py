@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, InputError, SpecError
+from collsim.core.units import format_count
 from collsim.topology.cluster.bonds import bond_share
 from collsim.topology.cluster.spec import ClusterSpec, NodeKind, Plan
 from collsim.topology.model import Fact, Topology
@@ -267,7 +268,7 @@ def section_faults(
     node, n_gpus = min(kinds, key=lambda kind: kind[1])
     asked = int(section.gpus_per_node.si) if section.gpus_per_node else n_gpus
     if asked > n_gpus:
-        what = f"{asked} GPUs per node, but {node} has {n_gpus}"
+        what = f"{format_count(asked, 'GPU')} per node, but {node} has {n_gpus}"
         faults.append(Fault(what, "scale_out.gpus_per_node", f"at most {n_gpus}"))
     if nodes and nodes * asked > MAX_GPUS:
         what = f"{nodes * asked:,} GPUs are more than {MAX_GPUS:,}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from collsim.core.errors import Fault, nearest
+from collsim.core.units import format_count
 from collsim.topology.files.reader import Document
 from collsim.topology.files.schema import ExplicitLink
 from collsim.topology.files.sections import Spec
@@ -119,7 +120,7 @@ def _check_switch(spec: Spec, document: Document) -> Iterator[Fault]:
 def _check_links(n_links: int, most_gpus: int, document: Document) -> Iterator[Fault]:
     if n_links > MAX_LINKS:
         what = f"{n_links:,} links are more than {MAX_LINKS:,}"
-        hint = f"at most {most_gpus} GPUs, or smaller domains that scale_out joins"
+        hint = f"at most {format_count(most_gpus, 'GPU')}, or smaller domains that scale_out joins"
         yield Fault(what, document.where(("gpu", "count")), hint)
 
 
@@ -178,7 +179,7 @@ def _check_nodes(spec: Spec, document: Document) -> Iterator[Fault]:
     if spec.nodes and None not in spec.nodes and rank == 0:
         yield Fault("there is no GPU", document.where(("nodes",)), "give a node kind: gpu")
     if spec.gpu and spec.gpu.count and None not in spec.nodes and int(spec.gpu.count.si) > rank:
-        what = f"gpu.count is {spec.gpu.count.value.text}, but nodes list {rank} GPUs"
+        what = f"gpu.count is {spec.gpu.count.value.text}, but nodes list {format_count(rank, 'GPU')}"
         hint = "list more nodes, or lower gpu.count to take the first ones"
         yield Fault(what, document.where(("gpu", "count")), hint)
 

@@ -126,7 +126,7 @@ def _decimal(value: Any) -> float | None:
 
 
 def _quoted(value: Any) -> str:
-    return f'"{str(value)[:40]}"' if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+    return f'"{str(value)[:40]}"' if isinstance(value, str | int | float) else units.with_article(type(value).__name__)
 
 
 def one_of(kind: str, names: Callable[[], Sequence[str]]) -> Callable[[Any], Parsed]:

@@ -125,7 +125,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         "network",
-        help="infiniband, spectrum_x, roce, ultra_ethernet, efa or slingshot.  [default: the adapter's]",
+        help="infiniband, spectrum_x, roce, ultra_ethernet, efa, slingshot, tcpxo or tcpx.  [default: the adapter's]",
         kind="scale_out",
         metavar="NAME",
         complete="networks",

@@ -31,7 +31,7 @@ OWN_CHOICE = ""
 
 def contest(requests: Sequence[ScheduleRequest], requested_bytes: int, call: Call, *, only_fastest: bool) -> list[Case]:
     """Return each algorithm that the fabric can carry out, with the fastest of its options: what the library could run
-    of it, and every protocol on the channels that suit the fabric.
+    of it, and every protocol on the channels that were named, or are the library's by default, or else suit the fabric.
 
     With *only_fastest*, what cannot be fastest is not simulated. Algorithms too large to simulate are noted.
 

@@ -156,7 +156,7 @@ def simulate(
         algorithm, with the fastest of its protocols. Of several, those that cannot run are in ``refused``.
     channels : int, optional
         Channels (CTAs) that share the work; by default as many as the library of the profile has, or else suit the
-        fabric.
+        fabric. ``best`` and ``all`` try no others, although more may be faster.
     chunk : int or str, optional
         Largest chunk of a channel.
     dtype, redop, root

@@ -96,3 +96,12 @@ def test_what_led_at_the_size_before_leaves_little_to_simulate(monkeypatch):
     assert rows == alone
     assert together <= len(sizes) + 1
     assert together <= len(simulated) - together
+
+
+def test_best_and_all_run_on_the_channels_of_the_library_unless_others_are_named():
+    """As the texts say: 24 on a DGX A100, where more are faster."""
+    usual = simulate("dgx_a100", "all_reduce", "16M", algo=["auto", "best", "all"])
+    named = simulate("dgx_a100", "all_reduce", "16M", algo=["best", "all"], channels=64)
+    assert {row.channels for row in usual} == {24}
+    assert {row.channels for row in named} == {64}
+    assert named.rows[0].time_s < min(row.time_s for row in usual)

@@ -125,7 +125,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         "network",
-        help="infiniband, spectrum_x, roce, ultra_ethernet, efa or slingshot.  [default: the adapter's]",
+        help="infiniband, spectrum_x, roce, ultra_ethernet, efa, slingshot, tcpxo or tcpx.  [default: the adapter's]",
         kind="scale_out",
         metavar="NAME",
         complete="networks",
@@ -155,8 +155,8 @@ FIELDS: tuple[RequestField, ...] = (
     RequestField(
         "algo",
         "auto",
-        help="Algorithm, such as ring; auto: the library's choice; best: the fastest with any protocol; all: a row for "
-        "each that there is.",
+        help="Algorithm, such as ring; auto: the library's choice; best: the fastest with any protocol, on the "
+        "library's channels; all: a row for each that there is.",
         kind="words",
         metavar="NAME[,NAME...]",
         complete="algorithms",
@@ -165,7 +165,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         "channels",
-        help="Channels (CTAs) that share the work.  [default: the library's]",
+        help="Channels (CTAs) that share the work; more than the library has may be faster.  [default: the library's]",
         kind="number",
         check="checks:channels",
         metavar="N",

@@ -41,9 +41,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-JOINT = (
-    "infiniband", "infiniband_a100", "slingshot", "slingshot_a100", "efa", "efa_a100", "efa_v1", "tcpxo", "tcpx",
-)  # fmt: skip
+JOINT = ("infiniband", "infiniband_a100", "slingshot", "slingshot_a100", "efa", "efa_a100", "efa_v1")
 """Networks that are fitted together; that of A100 over EFA has no training log. Factors that those of one technology
 share were tried: with them rows of sites left out are no nearer."""
 NOISE = 0.05
@@ -67,15 +65,10 @@ NODES, FIRST = 1.5, 3.0
 FIRST_GENERATION = ("efa_a100", "efa_v1")
 """Networks whose adapters are of a first generation: rates of lines differ by one factor for all protocols and both
 kinds of nodes."""
-OWN_LATE = {"tcpxo": (30e-6, 3.0), "tcpx": (300e-6, 3.0)}
-"""By how much every step over networks with a time of their own arrives later, before any log was read, and by what
-factor that may well differ (assumed, for a decade around): TCP in the adapter, twice EFA's datagrams; TCP of the host,
-whose plug-in sleeps between looks at what is sent and has come (NCCL_GPUDIRECTTCPX_TX_COMPLETION_NANOSLEEP)."""
-LATE, LATE_S, LATE_SPREAD, LATE_NETWORKS = "late_s", 15e-6, 3.0, ("efa", "efa_a100", "efa_v1", *OWN_LATE)
+LATE, LATE_S, LATE_SPREAD, LATE_NETWORKS = "late_s", 15e-6, 3.0, ("efa", "efa_a100", "efa_v1")
 """Key of the time by which every step over some networks arrives later, whatever kernel and protocol; what it was
 before any log was read, by what factor it may well differ (both assumed, for a decade around: a microsecond or two is
-InfiniBand's), and the networks: EFA's, whose datagrams come in any order and are put in order by the host, and those
-with a time of their own. What a step
+InfiniBand's), and the networks: EFA's, whose datagrams come in any order and are put in order by the host. What a step
 keeps its channel waiting for is as elsewhere. Factors instead would make of the 3 us of LL that take 60 more on p3dn,
 the only log of the first adapters, half a millisecond of Simple."""
 LATE_FIRST = 1.5
@@ -206,9 +199,6 @@ class Law:
         return [self._term(f"{network}.host_rate", math.log(HOST_RATE), HOST_SPREAD)] if told else []
 
     def _late(self, network: str) -> list[str]:
-        if network in OWN_LATE:
-            late_s, spread = OWN_LATE[network]
-            return [self._term(f"{network}.late", math.log(late_s), spread)]
         names = [self._term("efa.late", math.log(LATE_S), LATE_SPREAD)]
         return [*names, self._term("efa_v1.late", 0.0, LATE_FIRST)] if network in FIRST_GENERATION else names
 

@@ -257,9 +257,8 @@ def _matrix(file: str | None, ops: Sequence[str], config: Configuration | None, 
 def _source(context: click.Context, name: str) -> int:
     """Return 3 for a value from the command line, 2 from the environment, 1 from a file, 0 for a default."""
     sources = click.core.ParameterSource
-    order = {sources.COMMANDLINE: 3, sources.ENVIRONMENT: 2, sources.DEFAULT_MAP: 1}
-    source = context.get_parameter_source(name)
-    return 0 if source is None else order.get(source, 0)
+    order: dict[Any, int] = {sources.COMMANDLINE: 3, sources.ENVIRONMENT: 2, sources.DEFAULT_MAP: 1}
+    return order.get(context.get_parameter_source(name), 0)
 
 
 def without_rivals(context: click.Context, flags: dict[str, Any]) -> dict[str, Any]:

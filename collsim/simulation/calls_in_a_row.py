@@ -49,11 +49,11 @@ def busiest(lowered: Lowered, solution: Solution, costs: Protocol) -> tuple[int,
 
 
 def overlaps(lowered: Lowered, costs: Protocol) -> bool:
-    """Return True if calls over nodes overlap.
+    """Return True if calls over nodes overlap: along one order of the ranks.
 
-    Where transfers stand for those of other ranks nobody can say who waits for whom, so only along one order of ranks.
+    Where channels enter nodes at other ranks, these wait for each other, and hardly anything overlaps.
     """
-    return costs.overlaps and (lowered.tells is None or _orders(lowered, costs) == 1)
+    return costs.overlaps and _orders(lowered, costs) == 1
 
 
 def shown_of_chain(lowered: Lowered, costs: Protocol) -> float:
@@ -126,8 +126,8 @@ def _waits(lowered: Lowered, solution: Solution) -> tuple[Float, Int]:
 
 def _follows(src: Int, dst: Int, n: int) -> np.ndarray:
     """Return bool[n, n]: whether what a rank sends reaches another in the end; it also reaches itself."""
-    reached = np.eye(n, dtype=np.float32)  # a product of numbers is many times as fast as one of truths
-    reached[src, dst] = 1
+    reached = np.eye(n, dtype=np.bool_)
+    reached[src, dst] = True
     for _ in range(max(n - 1, 1).bit_length()):
-        reached = np.minimum(reached @ reached, 1)
-    return reached > 0
+        reached = reached @ reached
+    return reached

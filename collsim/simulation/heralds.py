@@ -1,9 +1,9 @@
 """Lines that chains over nodes pass on while a chunk still arrives.
 
-Every line of LL and LL128 carries its flag, so that a warp passes on what has arrived, whatever the others do, and a
-chunk fills a chain of ranks in the time of a few lines for each instead of that of the chunk. An adapter sends a
-step of a connection as a whole, once all of it has been written (NCCL src/transport/net.cc, sendProxyProgress); what
-its peer writes there the next rank passes on as it comes. In a ring all ranks send in every step, so that nothing is
+Every line of LL and LL128 carries its flag, so that threads pass on what has arrived, and a chunk fills a chain of
+ranks in the time of a few lines for each instead of that of the chunk. An adapter sends a step of a connection as a
+whole, once all of it has been written (NCCL src/transport/net.cc, sendProxyProgress); what its peer writes there the
+next rank passes on as it comes. In a ring all ranks send in every step, so that nothing is
 gained, and within one node the constants of chains were fitted with chunks that are passed on whole.
 """
 

@@ -19,7 +19,7 @@ from collsim.simulation.timing import kernel_costs, problem_of
 from collsim.topology import load_topology
 
 CHUNK = 480_000
-FIRST = {"LL": 256, "LL128": 1920}
+FIRST = {"LL": 4096, "LL128": 1920}
 
 
 def laid(proto, op="broadcast", chunks=1, nodes=2, channels=1):
@@ -98,7 +98,8 @@ def test_channels_that_enter_nodes_at_other_ranks_keep_calls_from_overlapping():
         last, begin_s = busiest(lowered, solution, both[0])
         paces.append((solution.finish_s[last] - begin_s) / solution.finish_s.max())
     one_order, several = paces
-    assert one_order < 0.4 < several <= 1.0
+    assert one_order < 0.4
+    assert several == 1.0
 
 
 @pytest.mark.parametrize("size", ["64K", "4M", "64M"])

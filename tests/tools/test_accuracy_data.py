@@ -342,7 +342,7 @@ def test_a_collected_log_becomes_rows(modules, tmp_path):
     path = tmp_path / "all_reduce.log"
     path.write_text("# env: NCCL_ALGO=Ring NCCL_DEBUG=INFO\n" + text + "\n".join(rows) + "\n")
     entry = {"log": "x", "system": "hgx_h100", "source": "owner/repo: a/b.txt (commit abc1234)", "library": "nccl",
-             "launch": "", "env": "", "nvls": "", "health": "ok", "set": "test"}  # fmt: skip
+             "launch": "", "env": "", "nvls": "", "gpus_per_thread": "", "health": "ok", "set": "test"}  # fmt: skip
     found = modules["collect_logs"].rows_of(entry, read_log(path, ranks=4, nodes=1).tests[0])
     assert {key for row in found for key in row} == set(modules["collect_logs"].COLUMNS)
     assert [row["flag"] for row in found] == ["", "spike", ""]
@@ -350,6 +350,8 @@ def test_a_collected_log_becomes_rows(modules, tmp_path):
         ("NCCL_ALGO=Ring", "graph", "owner/repo@abc1234")
     }
     assert [row["out_of_place_us"] for row in found] == [20.0, 90.0, 30.0]
+    told = modules["collect_logs"].rows_of({**entry, "gpus_per_thread": "8"}, read_log(path, ranks=4, nodes=1).tests[0])
+    assert {row["gpus_per_thread"] for row in told} == {"8"}
 
 
 @pytest.mark.parametrize(("said", "read", "library"), [
@@ -369,7 +371,7 @@ def test_figures_become_rows_and_logs_without_a_place_are_named(modules, tmp_pat
     )
     figures = collect.find_figures([str(tmp_path)])
     entry = {"log": "a", "system": "h100_rail", "source": "owner/repo: x (commit abc1234)", "library": "nccl",
-             "launch": "", "env": "", "nvls": "", "health": "ok"}  # fmt: skip
+             "launch": "", "env": "", "nvls": "", "gpus_per_thread": "", "health": "ok"}  # fmt: skip
     (row,) = collect.rows_of_figures(entry, figures["a"])
     assert (row["op"], row["ranks"], row["nodes"], row["out_of_place_us"]) == ("all_to_all", 16, 2, 50.5)
     assert row["in_place_us"] is None
@@ -388,7 +390,7 @@ def test_tables_of_nccl_become_logs_by_system_ranks_and_operation(modules, tmp_p
     tables = collect.find_tables([str(tmp_path)])
     assert list(tables) == ["GB200-NVL72-4x1__alltoall__aiconfigurator"]
     entry = {"log": "a", "system": "gb200_nvl72", "source": "x", "library": "nccl-2.29.2", "launch": "", "env": "",
-             "nvls": "", "health": "ok"}  # fmt: skip
+             "nvls": "", "gpus_per_thread": "", "health": "ok"}  # fmt: skip
     rows = collect.rows_of_figures(entry, tables["GB200-NVL72-4x1__alltoall__aiconfigurator"])
     assert [(row["op"], row["ranks"], row["dtype"], row["size_bytes"], row["out_of_place_us"]) for row in rows] == [
         ("all_to_all", 4, "half", 512, 10.66),

@@ -57,10 +57,10 @@ LEAST_S = 1e-12
 LINE_BYTES, LINES_AT_ONCE, FEWEST_STORES = 8, 512, 2
 """Payload of a line of LL, and lines that the threads of a channel work on at a time, one each (NCCL
 src/device/prims_ll.h); elements of a line with the four bytes each that fits hold."""
-PASSED_ON_BYTES = {1 / 2: 32 * 8, 15 / 16: 16 * 120, 7 / 8: 64 * 56}
-"""Payload that a warp passes on as it comes, whatever others of its channel do, by payload over bytes on the wire: a
-line of LL for each thread, 16 lines of LL128 (NCCL src/device/prims_ll128.h, WireWordPerSlice), 64 of RCCL's, whose
-warps are wider."""
+PASSED_ON_BYTES = {1 / 2: LINE_BYTES * LINES_AT_ONCE, 15 / 16: 16 * 120, 7 / 8: 64 * 56}
+"""Payload that is passed on as it comes, by payload over bytes on the wire: with LL a line of every thread, which costs
+a hop within a node what it costs alone; with LL128 the 16 lines of a warp, which waits for no other (NCCL
+src/device/prims_ll128.h, WireWordPerSlice), 64 of RCCL's, whose warps are wider."""
 SMALL_CHUNK_BYTES, LARGE_CHUNK_BYTES = 2**11, 2**14
 """Between these sizes the cost of a step goes from that of one filled slice to that of two."""
 

@@ -124,6 +124,8 @@ NETWORKS = {
 }  # fmt: skip
 """A chip under several names is one: MI350X and MI355X, MI300X and MI325X, H100 and its relatives differ in memory and
 clocks, not in what drives the adapters."""
+OF_TCP = ("tcpxo", "tcpx")
+"""Networks of TCP: what a step over them takes tells nothing of how far sites of RDMA differ."""
 RCCL = "ultra_ethernet"
 """The network whose logs tell most of RCCL: another starts from what they say."""
 
@@ -267,10 +269,12 @@ def joint_fit() -> Joint:
 def draws() -> tuple[Draw, ...]:
     """Return every training row over nodes as another site's logs predict it.
 
-    That is the joint fit without its site; elsewhere, where a network has no logs but these, what stood before any.
+    That is the joint fit without its site; elsewhere, where a network has no logs but these, what stood before any. None
+    is of TCP.
     """
     left_out = zip(joint_fit().seen, left_out_s(joint_fit()).tolist(), strict=True)
-    apart = [(entry, time_s(entry.row, start_of(entry))) for entry in seen_between()[False]]
+    elsewhere = [entry for entry in seen_between()[False] if entry.network not in OF_TCP]
+    apart = [(entry, time_s(entry.row, start_of(entry))) for entry in elsewhere]
     return tuple(Draw(entry, its_s) for entry, its_s in (*left_out, *apart))
 
 

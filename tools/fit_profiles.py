@@ -269,8 +269,8 @@ def joint_fit() -> Joint:
 def draws() -> tuple[Draw, ...]:
     """Return every training row over nodes as another site's logs predict it.
 
-    That is the joint fit without its site; elsewhere, where a network has no logs but these, what stood before any. None
-    is of TCP.
+    That is the joint fit without its site; elsewhere, where a network has no logs but these, what stood before any.
+    None is of TCP.
     """
     left_out = zip(joint_fit().seen, left_out_s(joint_fit()).tolist(), strict=True)
     elsewhere = [entry for entry in seen_between()[False] if entry.network not in OF_TCP]

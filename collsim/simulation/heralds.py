@@ -4,7 +4,9 @@ Every line of LL and LL128 carries its flag, so that threads pass on what has ar
 ranks in the time of a few lines for each instead of that of the chunk. An adapter sends a step of a connection as a
 whole, once all of it has been written (NCCL src/transport/net.cc, sendProxyProgress); what its peer writes there the
 next rank passes on as it comes. In a ring all ranks send in every step, so that nothing is
-gained, and within one node the constants of chains were fitted with chunks that are passed on whole.
+gained, and within one node the constants of chains were fitted with chunks that are passed on whole. So were those of
+trees over nodes, which do the same: with lines, trees of the sites left out of the fit came out farther off
+(docs/profiles.md).
 """
 
 from __future__ import annotations
@@ -24,14 +26,17 @@ from collsim.simulation.limits import Chain
 if TYPE_CHECKING:
     from collsim.simulation.lowering import Lowered, LoweredRun
 
-__all__ = ["heralded", "passes_lines", "tells_of", "without_heralds"]
+__all__ = ["PASSED_ON", "heralded", "passes_lines", "tells_of", "without_heralds"]
+
+PASSED_ON = ("broadcast", "reduce")
+"""Operations whose chains over nodes pass on lines."""
 
 
 def passes_lines(lowered: Lowered, network: Protocol) -> bool:
     """Return True for chunks that flow along chains over nodes in lines."""
     chains = isinstance(lowered.schedule.phases[0], Pipelines)
     large = bool(lowered.size_bytes.max(initial=0.0) > network.passed_on_bytes)
-    return lowered.steps is not None and chains and large
+    return lowered.steps is not None and chains and large and lowered.schedule.op in PASSED_ON
 
 
 def heralded(

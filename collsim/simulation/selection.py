@@ -24,6 +24,7 @@ from collsim.fabric.fabric import Fabric, Int
 from collsim.fabric.reduction_trees import TreePorts, plant
 from collsim.library.environment import BYTES
 from collsim.schedule import Schedule
+from collsim.simulation.heralds import PASSED_ON
 from collsim.simulation.lowering import MOST_TRANSFERS, LoweredRun, layout_of
 from collsim.simulation.request.checks import SYMMETRIC
 from collsim.simulation.request.request import MOST_CHANNELS, Request
@@ -256,7 +257,8 @@ def _carried_out(
     if choice.proto == "LL" and messages is None:
         # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass; over
         # nodes adapters send whole chunks, and what is passed on inside a node says `collsim.simulation.heralds`.
-        least = LL_PASS_BYTES if costs.cut_through and request.spread.n_nodes == 1 else chunk_bytes
+        by_chunk = request.spread.n_nodes > 1 and request.op.name in PASSED_ON
+        least = LL_PASS_BYTES if costs.cut_through and not by_chunk else chunk_bytes
         chunk_bytes = max(least, -(-whole // MOST_PASSES)) if picked.pipelined else whole
     if picked.by_levels:
         chunk_bytes = max(request.size_bytes, 1)

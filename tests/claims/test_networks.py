@@ -53,7 +53,7 @@ def test_C025_mi300x_over_roce_is_behind_whatever_the_network():
 def test_C024_all_reduce_of_mi300x_is_two_thirds_as_fast():
     """About 0.7 at 64 and 256 MiB; at 16 MiB it is faster, where steps between nodes decide."""
     ratios = busbw_GBps(AMD, "roce", "all_reduce") / busbw_GBps(NVIDIA, "infiniband", "all_reduce")
-    assert ratios == pytest.approx([1.30, 0.70, 0.70], rel=0.05)
+    assert ratios == pytest.approx([1.19, 0.70, 0.70], rel=0.05)
 
 
 def test_C024_because_of_what_the_libraries_choose():
@@ -127,6 +127,6 @@ def test_C026_spectrum_x_is_within_4_percent_of_infiniband():
 
 
 def test_C026_because_it_sprays():
-    """By hash, the same switches lose nothing of a ring at 16 MiB, 10 % at 64 and 26 % at 256, where rates count."""
+    """By hash, the same switches lose nothing of a ring at 16 MiB, 12 % at 64 and 26 % at 256, where rates count."""
     hashed, sprayed = (spread_GBps(NVIDIA, "spectrum_x", "all_gather", routing) for routing in ("ecmp", "spray"))
-    assert hashed / sprayed == pytest.approx([1.0, 0.90, 0.74], abs=0.02)
+    assert hashed / sprayed == pytest.approx([1.0, 0.88, 0.74], abs=0.02)

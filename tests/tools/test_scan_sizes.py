@@ -111,11 +111,11 @@ def test_messages_that_hosts_copy_are_a_switch(scanner):
 
 
 def test_transfers_that_meet_are_told_from_a_law_that_falls(scanner, monkeypatch):
-    """Chunks of a tree on two boxes meet on a link at one size and miss each other at the next; timed on links that
+    """Chunks of a reduce on two boxes meet on a link at one size and miss each other at the next; timed on links that
     hold nobody up they take longer. A law that falls there too is a fault.
     """
-    case, sizes = scanner.Case("dgx_a100", 2), (1130496, 1146880)
-    rows = scanner.collsim.simulate("dgx_a100", "all_reduce", sizes, nodes=2).rows
+    case, sizes = scanner.Case("dgx1_v100", 2), (31488, 32256)
+    rows = scanner.collsim.simulate("dgx1_v100", "all_reduce", sizes, nodes=2).rows
     before, after = (scanner.Point(row.size_bytes, row.time_s, scanner.choice_of(row, case)) for row in rows)
     assert after.time_s < before.time_s
     assert before.choice[: scanner.N_SWITCHES] == after.choice[: scanner.N_SWITCHES]

@@ -222,6 +222,7 @@ def _as_setting(flag: str, flags: Sequence[str]) -> str:
 
 
 MOST_COMMANDS = 3
+"""Commands that have a flag which another lacks: so many are named (chosen)."""
 
 
 def _commands_with(flag: str) -> list[str]:

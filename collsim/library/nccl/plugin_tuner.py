@@ -35,14 +35,17 @@ def _told() -> dict[str, Any]:
 
 def with_plugin(environment: Environment, instance: str, version: tuple[int, int]) -> Environment:
     """Return the variables with those that are set on an *instance* where nobody else did."""
-    own = documented(instance)
-    if instance and version >= CHUNKS_SINCE:
-        own = {**own, **_told()["variables"].get(instance, {})}
-    if not own:
+    if not instance:
         return environment
-    before = read_environment(own)
+    before = _set_on(instance, by_plugin=version >= CHUNKS_SINCE)
     numbers, allowed = {**before.numbers, **environment.numbers}, {**before.allowed, **environment.allowed}
     return replace(environment, numbers=numbers, allowed=allowed)
+
+
+@cache
+def _set_on(instance: str, *, by_plugin: bool) -> Environment:
+    """Return what documentation sets on an instance, and what a plug-in does that is new enough."""
+    return read_environment({**documented(instance), **(_told()["variables"].get(instance, {}) if by_plugin else {})})
 
 
 def documented(instance: str) -> dict[str, str | int]:

@@ -51,6 +51,8 @@ JUMP = 1.3
 SLACK = 1e-9
 WIDE = 1e6
 """Links so many times as wide hold nobody up."""
+MOST_TRANSFERS = 1_000_000
+"""Schedules of more are not timed again on other links."""
 MOST_ELEMENT_BYTES = 8
 WORKERS = 2
 
@@ -268,7 +270,7 @@ def meets(case: Case, op: str, before: Point, after: Point) -> bool:
         )
         for point in (before, after)
     ]  # fmt: skip
-    found, _ = observe(rows, topology, profile, profile.library or "")
+    found, _ = observe(rows, topology, profile, profile.library or "", most_transfers=MOST_TRANSFERS)
     if len(found) < len(rows):
         return False
     as_is, unhindered = ([device_s(each, profile, wide) for each in found] for wide in (1.0, WIDE))

@@ -135,7 +135,11 @@ def thinned(rows: Sequence[Measured]) -> list[Measured]:
 
 
 def observe(
-    rows: Sequence[Measured], topology: Topology, profile: Profile, library: str
+    rows: Sequence[Measured],
+    topology: Topology,
+    profile: Profile,
+    library: str,
+    most_transfers: int = MOST_TRANSFERS,
 ) -> tuple[list[Observation], dict[str, int]]:
     """Lay measured rows on *topology*.
 
@@ -147,6 +151,8 @@ def observe(
         Whether links run at line rate, and whether their latency counts.
     library : str
         For logs that do not name theirs.
+    most_transfers : int
+        Rows whose schedule has more are left out.
 
     Returns
     -------
@@ -171,8 +177,8 @@ def observe(
             refused[error.faults[0].what] += 1
             continue
         family, proto, algo, lowered = laid[case]
-        if len(lowered.transfers) > MOST_TRANSFERS:
-            refused[f"its schedule has more than {MOST_TRANSFERS} transfers"] += 1
+        if len(lowered.transfers) > most_transfers:
+            refused[f"its schedule has more than {most_transfers} transfers"] += 1
             continue
         found.append(
             Observation(row, row.time_s(topology.name), launch_of(case), family, proto, algo, lowered, lowered.run)

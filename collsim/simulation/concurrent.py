@@ -36,6 +36,7 @@ from collsim.schedule import Schedule
 from collsim.simulation.hops import laid
 from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, LoweredRun, lower, prepare, run_on
 from collsim.simulation.result import GroupTime, Row
+from collsim.simulation.doubts import doubted
 from collsim.simulation.timing import LEAST_COMPILED, Timing, kernel_costs, problem_of, time_lowered, timing_of
 from collsim.topology import Topology
 
@@ -320,6 +321,8 @@ def time_together(
                 near = "nearly alike, " * part.lowered.near
                 path = timing.path.replace("transfers, ", f"classes, {near}") + ", equal chunks" * part.lowered.rounded
                 timing = replace(timing, path=path)
+            if part.lowered.doubt is not None:
+                timing = doubted(timing, part.lowered.doubt, *both_costs)
             timings[i] = timing
     return [timings[i] for i in range(len(parts))]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -221,6 +221,17 @@ class Cut(NamedTuple):
         return np.asarray(np.where(self.of_hops[own], of_hops, 1.0) * self.times[own])
 
 
+class Doubt(NamedTuple):
+    """How far the time of hops that are only nearly alike may be off."""
+
+    least: float
+    """A part of the time."""
+    times: int
+    """So many times as far as hops that are told apart less far move it."""
+    coarser: Callable[[], Lowered] | None
+    """Returns the same by these."""
+
+
 def layout_of(run: LoweredRun) -> NodeLayout:
     """Return which ranks share a scale-up domain, and which domains leaf switches, by the coordinates of their GPUs."""
     if "layout" not in run.found:
@@ -268,6 +279,10 @@ class Lowered:
         Steps that are not among the transfers.
     at_once : float64[n] or None
         Where all ranks do the same, and transfers are of one: how many messages the channel of each serves at a time.
+    doubt : Doubt or None
+        How far the time may be off because of that; None: hardly.
+    narrowest_Bps : float64[n_used] or None
+        What the narrowest link of each route carries, where links that are only nearly alike are pooled.
     bounds : bool
         Whether chunks are no larger than those of the schedule, so that a time is a bound only.
     found : dict
@@ -293,6 +308,8 @@ class Lowered:
     rounded: bool = False
     cut: Cut | None = None
     at_once: Float | None = None
+    doubt: Doubt | None = None
+    narrowest_Bps: Float | None = None
     bounds: bool = False
     found: dict[str, Any] = field(default_factory=dict)
 

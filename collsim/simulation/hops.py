@@ -38,9 +38,10 @@ MOST_LONG = 600_000
 LONGEST = 4096
 """The same of so many hops: tables of hops by steps grow with their square (chosen: one of these is 128 MiB)."""
 
-UNTOLD, FEW_LINKS = 0.65, 0.2
-"""How far times are off at most, as parts of them, where no wait tells hops apart, and where links are told apart by
-what they carry only (0.59 and 0.15 in random runs; docs/scale.md)."""
+UNTOLD, UNTOLD_LOADS, FEW_LINKS = 0.65, 0.3, 0.2
+"""How far times are off at most, as parts of them, where no wait tells hops apart; of rings by one, which does not see
+yet how many hops are on the links of others; and where links are told apart by what they carry only (0.59, 0.21 and
+0.15 in random runs that one wait less hardly moved; docs/scale.md)."""
 AND_MORE = 2
 """Times by *r* waits are off by *r* + 1 times what one wait less moves them, and once that again to be safe: of a chain
 that waits for something slow every so many hops, whoever is more than *r* of them behind it is taken to be as near."""
@@ -79,12 +80,13 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
                 classes = classes_of(rows, run)
                 break
     lowered = _written_out(rows, classes, dtype, more)
-    if not classes.near:
+    if classes.rounds is None:
         return lowered
-    least = UNTOLD if classes.rounds == 0 else FEW_LINKS if classes.few_links else 0.0
+    blind = {0: UNTOLD, 1: UNTOLD_LOADS * isinstance(merged, Circles)}
+    least = max(blind.get(classes.rounds, 0.0), FEW_LINKS * classes.few_links)
     beside = coarser(rows, run, classes)
-    times = (classes.rounds or 0) + AND_MORE
-    return replace(lowered, doubt=Doubt(least, times, beside and partial(_written_out, rows, beside, dtype, more)))
+    written = None if beside is None else partial(_written_out, rows, beside, dtype, more)
+    return replace(lowered, doubt=Doubt(least, classes.rounds + AND_MORE, written))
 
 
 def _is_uneven(phase: Pipelines | Circles, schedule: Schedule) -> bool:

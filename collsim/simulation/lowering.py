@@ -56,6 +56,7 @@ __all__ = [
     "refuse_tables",
     "relaid",
     "run_on",
+    "steps_on",
     "use_of",
     "ways_of",
 ]
@@ -319,10 +320,17 @@ class Lowered:
         return record_of(self.schedule.op, self.schedule.algo)
 
 
-def lower(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreePorts | None = None) -> Lowered:
+def lower(
+    schedule: Schedule,
+    run: LoweredRun,
+    dtype: str = "float",
+    ports: TreePorts | None = None,
+    ways: Callable[[Int, Int], Taken] | None = None,
+) -> Lowered:
     """Lay *schedule*, which moves elements of *dtype*, on the fabric of *run*.
 
-    *ports* is what reduction trees of other groups have taken of the network.
+    *ports* is what reduction trees of other groups have taken of the network. *ways* says which ways transfers take if
+    these are known already.
 
     Raises
     ------
@@ -337,15 +345,16 @@ def lower(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: Tree
     merged = schedule.merged()
     _refuse_size(merged, MOST_TRANSFERS)
     transfers = merged.materialise()
-    ways = ways_of(schedule, (transfers.src, transfers.dst), run, ports or TreePorts.free(run.fabric))
-    run, across, added = ways.run, ways.across, ways.added
+    ends = transfers.src, transfers.dst
+    taken = ways(*ends) if ways else ways_of(schedule, ends, run, ports or TreePorts.free(run.fabric))
+    run, across, added = taken.run, taken.across, taken.added
     n_routes = len(run.routes.latency_s)
-    key, route = distinct(transfers.copies * n_routes + ways.number)
+    key, route = distinct(transfers.copies * n_routes + taken.number)
     copies, used = np.divmod(key, n_routes)
     copies = spread(copies, 1)
     size_bytes = transfers.size_bytes(schedule.chunks).astype(np.float64)
     use = use_of(transfers, run, used[route], schedule.groups)
-    steps = _steps(transfers, run, used[route], use, across) if across.any() else None
+    steps = steps_on(transfers, run, used[route], use, across) if across.any() else None
     return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
 
 
@@ -397,10 +406,10 @@ def relaid(lowered: Lowered, run: LoweredRun) -> Lowered:
     if lowered.steps is None:
         return replace(lowered, run=run)
     way = lowered.used[lowered.route]
-    return replace(lowered, run=run, steps=_steps(lowered.transfers, run, way, lowered.use, lowered.across))
+    return replace(lowered, run=run, steps=steps_on(lowered.transfers, run, way, lowered.use, lowered.across))
 
 
-def _steps(transfers: Transfers, run: LoweredRun, route: Int, use: Use, across: Bool) -> Steps:
+def steps_on(transfers: Transfers, run: LoweredRun, route: Int, use: Use, across: Bool) -> Steps:
     """Return the transfers between nodes, which take the routes numbered *route*."""
     trunks, capacity_Bps = run.trunks, run.trunk_capacity_Bps
     rows = np.flatnonzero(across)

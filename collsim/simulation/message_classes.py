@@ -8,6 +8,7 @@ same classes, and nothing but one message of each is ever laid out again: same t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,14 +17,16 @@ from collsim.collectives import Algorithm, ScheduleRequest
 from collsim.collectives.node_p2p import build_uncut
 from collsim.core.arrays import distinct, entries_of, pointers
 from collsim.engine import Problem, checked
-from collsim.engine.symmetry import codes_of, firsts, reduced
+from collsim.engine.symmetry import WORTH, codes_of, firsts, reduced
 from collsim.fabric.fabric import Float, Int
 from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps
 from collsim.schedule import Chunks, Transfers
 from collsim.simulation.exchanges import MessageCut
-from collsim.simulation.lowering import Lowered, LoweredRun, lower, narrowest_Bps, use_of
+from collsim.simulation.idle_links import without_idle
+from collsim.simulation.lowering import Lowered, LoweredRun, lower
+from collsim.simulation.message_places import Few, few_messages, shared_use
 
 __all__ = ["classed"]
 
@@ -160,20 +163,24 @@ ROWS = ("src", "dst", "channel", "reduces", "reads_input", "lanes", "copies")
 
 def _classes(request: ScheduleRequest, run: LoweredRun, totals: list[int]) -> _Classes | None:
     """Return the classes of messages whose parts have *totals* of bytes; None if there are too many."""
-    whole = lower(build_uncut(request), run)
+    few = few_messages(request, run)
+    whole = lower(build_uncut(request), run) if few is None else few.lowered
     if whole.steps is None:
         return None
-    transfers, across, connections = whole.transfers, whole.across, np.diff(whole.transfers.chunk_ptr)
+    transfers, across = whole.transfers, whole.across
+    connections = np.diff(transfers.chunk_ptr) if few is None else few.connections
     part, direct = _parts(whole, totals)
+    lanes = transfers.lanes.astype(np.float64) if few is None else few.lanes
     with np.errstate(invalid="ignore"):  # of messages that go straight there is no later piece
-        others = replace(transfers, lanes=np.where(direct, 0, transfers.lanes))
-        later = use_of(others, whole.run, whole.used[whole.route], whole.schedule.groups)
-    quotient = reduced(checked(_problem(whole, _looks(whole, later, (part, direct)))))
+        later = replace(shared_use(whole, np.where(direct, 0.0, lanes)), lanes=np.where(direct, 0.0, whole.use.lanes))
+    look = _looks(whole, later, (part, direct), connections)
+    quotient = reduced(checked(_problem(whole, look, few)), most=len(transfers) // (WORTH if few is None else 1))
     if quotient is None or (waits := _waits(transfers, across, quotient.ids)) is None:
         return None
     first, small = firsts(quotient.ids), quotient.problem
     ones = np.ones(len(first))
-    inside, outside = (_unit_loads(whole, part, side, len(totals)) for side in (~across, across))
+    loads = few.unit_loads if few is not None else partial(_unit_loads, whole)
+    inside, outside = (loads(part, side, len(totals)) for side in (~across, across))
     return _Classes(
         whole=whole.run, first=_rows_of(transfers, first), waits=waits, part=part[first], direct=direct[first],
         connections=connections[first], across=across[first], uses=(whole.use.take(first), later.take(first)),
@@ -194,23 +201,25 @@ def _parts(whole: Lowered, totals: list[int]) -> tuple[Int, Bool]:
     return part, ~whole.across & (chunks.target[lead] == transfers.dst)
 
 
-def _looks(whole: Lowered, later: Use, kinds: tuple[Int, Bool]) -> Int:
+def _looks(whole: Lowered, later: Use, kinds: tuple[Int, Bool], connections: Int) -> Int:
     """Return int64[n]: equal numbers for messages of which costs of any size see the same."""
     transfers, steps = whole.transfers, whole.steps
     assert steps is not None
-    connections = np.diff(transfers.chunk_ptr)
     columns = [*kinds, connections, whole.across, transfers.step, transfers.lanes, transfers.copies]
     for use in (whole.use, later, steps.use):
         columns += [use.lanes, np.nan_to_num(use.active), np.nan_to_num(use.alone_Bps), use.duplex, use.adds]
     return distinct(codes_of(*(column.astype(np.float64) for column in columns)).view(np.int64))[1]
 
 
-def _problem(whole: Lowered, look: Int) -> Problem:
+def _problem(whole: Lowered, look: Int, few: Few | None) -> Problem:
     """Return what the engine tells classes by: messages that *look* alike have to be as long."""
-    taken = whole.run.trunks.take(whole.used, whole.copies.astype(np.float64))
-    over_network = np.zeros(len(whole.used), dtype=np.bool_)
-    over_network[whole.route] = whole.across
-    taken = _without_idle(taken, whole.run.trunk_capacity_Bps, over_network)
+    if few is None:
+        taken = whole.run.trunks.take(whole.used, whole.copies.astype(np.float64))
+        over_network = np.zeros(len(whole.used), dtype=np.bool_)
+        over_network[whole.route] = whole.across
+        taken = without_idle(taken, whole.run.trunk_capacity_Bps, over_network)
+    else:
+        taken = few.routes
     return Problem(
         capacity_Bps=whole.run.trunk_capacity_Bps,
         route_ptr=taken.ptr,
@@ -223,33 +232,6 @@ def _problem(whole: Lowered, look: Int) -> Problem:
         dep_ptr=whole.transfers.dep_ptr,
         dep=whole.transfers.dep,
     )
-
-
-def _without_idle(routes: Routes, capacity_Bps: Float, over_network: Bool) -> Routes:
-    """Return *routes* without links between switches that never fill, so that these tell no messages apart.
-
-    What crosses a link has passed the narrowest link of its route, its gate, in the same proportion: all that comes
-    through a gate puts no more on the link than the capacity of the gate times the largest share of a route that goes
-    there. Where that is no more than the link carries, over all gates, the link never holds anybody back, whatever is
-    sent. Gates stay, and so do links that not only messages *over_network* cross.
-    """
-    n, n_links = len(routes.latency_s), len(capacity_Bps)
-    owner = np.repeat(np.arange(n), np.diff(routes.ptr))
-    least_Bps = narrowest_Bps(routes, capacity_Bps)
-    tied = np.flatnonzero(capacity_Bps[routes.link] / routes.weight <= least_Bps[owner] * (1 + 1e-12))
-    full = routes.weight * least_Bps[owner]
-    idle = np.zeros(n_links, dtype=np.bool_)
-    for order in (tied, tied[::-1]):  # gates of senders and of receivers, in some order
-        gate = np.full(n, -1)
-        gate[owner[order]] = routes.link[order]
-        cell, place = distinct(routes.link * n_links + gate[owner])
-        most_Bps = np.zeros(len(cell))
-        np.maximum.at(most_Bps, place, full)
-        idle |= np.bincount(cell // n_links, most_Bps, n_links) <= capacity_Bps
-    idle[routes.link[tied]] = idle[routes.link[~over_network[owner]]] = False
-    kept = ~idle[routes.link]
-    ptr = pointers(kept.astype(np.int64))[routes.ptr]
-    return replace(routes, ptr=ptr, link=routes.link[kept], weight=routes.weight[kept])
 
 
 def _rows_of(transfers: Transfers, rows: Int) -> Transfers:

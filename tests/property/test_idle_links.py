@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from collsim import simulate
 from collsim.engine import Problem, solve
 from collsim.fabric.routes import Routes
-from collsim.simulation import message_classes
-from collsim.simulation.message_classes import _without_idle
+from collsim.simulation import idle_links, message_classes, message_places
+from collsim.simulation.idle_links import without_idle
 
 
 def problem(seed):
@@ -50,7 +50,7 @@ def times_s(capacity_Bps, routes, size_bytes, dep_ptr, dep):
 @given(st.integers(0, 2**32 - 1))
 def test_messages_take_as_long_without_links_that_never_fill(seed):
     capacity_Bps, routes, *rest = problem(seed)
-    left = _without_idle(routes, capacity_Bps, np.ones(len(routes.latency_s), dtype=np.bool_))
+    left = without_idle(routes, capacity_Bps, np.ones(len(routes.latency_s), dtype=np.bool_))
     found, whole = (times_s(capacity_Bps, each, *rest) for each in (left, routes))
     np.testing.assert_allclose(found, whole, rtol=1e-12)
 
@@ -60,8 +60,8 @@ def test_some_links_never_fill_and_others_do():
     for seed in range(50):
         capacity_Bps, routes, *_ = problem(seed)
         everyone = np.ones(len(routes.latency_s), dtype=np.bool_)
-        kept.append(len(_without_idle(routes, capacity_Bps, everyone).link) / len(routes.link))
-        assert len(_without_idle(routes, capacity_Bps, ~everyone).link) == len(routes.link)
+        kept.append(len(without_idle(routes, capacity_Bps, everyone).link) / len(routes.link))
+        assert len(without_idle(routes, capacity_Bps, ~everyone).link) == len(routes.link)
     assert min(kept) < 0.6
     assert max(kept) == 1
 
@@ -70,7 +70,7 @@ def test_some_links_never_fill_and_others_do():
 def test_what_fails_takes_as_long_by_fewer_classes(fail, monkeypatch):
     asked = {"nodes": 36, "fail": fail, "size": ["1M", "64M"], "overrides": {"scale_out.radix": "16"}}
     found = simulate("h100_rail", "all_to_all", **asked).rows
-    monkeypatch.setattr(message_classes, "_without_idle", lambda routes, *_: routes)
+    monkeypatch.setattr(message_classes, "without_idle", lambda routes, *_: routes)
     for row, whole in zip(found, simulate("h100_rail", "all_to_all", **asked).rows, strict=True):
         assert row.time_s == pytest.approx(whole.time_s, rel=1e-9)
         assert row.limits[0].name == whole.limits[0].name

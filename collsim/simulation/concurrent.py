@@ -33,10 +33,10 @@ from collsim.fabric.routing import Routes, merge_trunks
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Bool, Protocol
 from collsim.schedule import Schedule
+from collsim.simulation.doubts import doubted
 from collsim.simulation.hops import laid
 from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, LoweredRun, lower, prepare, run_on
 from collsim.simulation.result import GroupTime, Row
-from collsim.simulation.doubts import doubted
 from collsim.simulation.timing import LEAST_COMPILED, Timing, kernel_costs, problem_of, time_lowered, timing_of
 from collsim.topology import Topology
 

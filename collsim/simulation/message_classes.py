@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collsim.collectives import Algorithm, ScheduleRequest
 from collsim.collectives.node_p2p import build_uncut
@@ -158,6 +159,8 @@ class _Classes:
         return _Rows(of, piece, transfers, tells, use, Steps(self.steps.take(of)))
 
 
+BITS = 40
+"""Of what messages share so many bits count."""
 ROWS = ("src", "dst", "channel", "reduces", "reads_input", "lanes", "copies")
 
 
@@ -205,10 +208,17 @@ def _looks(whole: Lowered, later: Use, kinds: tuple[Int, Bool], connections: Int
     """Return int64[n]: equal numbers for messages of which costs of any size see the same."""
     transfers, steps = whole.transfers, whole.steps
     assert steps is not None
-    columns = [*kinds, connections, whole.across, transfers.step, transfers.lanes, transfers.copies]
+    columns: list[NDArray[Any]] = [*kinds, connections, whole.across, transfers.step, transfers.lanes, transfers.copies]
     for use in (whole.use, later, steps.use):
-        columns += [use.lanes, np.nan_to_num(use.active), np.nan_to_num(use.alone_Bps), use.duplex, use.adds]
+        sums = (np.nan_to_num(_rounded(column)) for column in (use.active, use.alone_Bps))
+        columns += [use.lanes, *sums, use.duplex, use.adds]
     return distinct(codes_of(*(column.astype(np.float64) for column in columns)).view(np.int64))[1]
+
+
+def _rounded(values: Float) -> Float:
+    """Return values without their last bits, which tell in which order something was added up."""
+    part, power = np.frexp(values)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(part, BITS)), power - BITS))
 
 
 def _problem(whole: Lowered, look: Int, few: Few | None) -> Problem:

@@ -1,4 +1,4 @@
-"""GPUs of nodes that are alike by their places: two of each kind in every node stand for all in an all-to-all over relays.
+"""Places of GPUs in nodes that are alike: two of each kind stand for all in an all-to-all over relays.
 
 Every rank sends to every other, and within a node all of a group are as far as each other, so messages stay the same
 whoever of a node changes places, if everywhere the same do. Places are alike where that leaves the links alike too:
@@ -157,7 +157,7 @@ def _places_of(request: ScheduleRequest, run: LoweredRun) -> _Places | None:
     first = np.array([np.flatnonzero(kind == each)[0] for each in range(kind.max() + 1)])
     second = np.array([np.flatnonzero(kind == each)[:2][-1] for each in range(kind.max() + 1)])
     kept = np.unique(np.concatenate([first, second]))
-    pair = np.full((request.n_ranks, request.n_ranks), -1, dtype=np.int32)
+    pair = np.full((request.n_ranks, request.n_ranks), -1)
     pair[src, dst] = np.arange(len(src))
     from_, to = first[kind[i]], np.where(kind[i] == kind[j], second[kind[j]], first[kind[j]])
     like = np.concatenate(
@@ -212,7 +212,9 @@ def _steps_use(lowered: Lowered, places: _Places) -> Use | None:
     node = np.zeros(places.ranks.size, dtype=np.int64)
     node[places.ranks] = np.arange(len(places.ranks))[:, None]
     rows = np.flatnonzero(lowered.across)
-    order = np.lexsort([column[rows] for column in (node[transfers.dst], node[transfers.src], transfers.step, transfers.channel)])
+    order = np.lexsort(
+        [column[rows] for column in (node[transfers.dst], node[transfers.src], transfers.step, transfers.channel)]
+    )
     rows = rows[order]
     by_place = {each: rows[place[transfers.src[rows]] == each] for each in places.kept.tolist()}
     stands = [int(places.kept[places.kind[places.kept] == kind][0]) for kind in places.kind.tolist()]

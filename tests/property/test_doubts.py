@@ -63,13 +63,15 @@ def test_times_are_no_further_off_than_rows_say(cluster, run, nodes, size, proto
         assert near.time_s == pytest.approx(exact.time_s, rel=1e-9)
 
 
+LL, LL128 = {"channels": 8, "proto": "LL"}, {"channels": 8, "proto": "LL128"}
+FAILED = {"size": 777777, "fail": "gpu:n0.gpu1"}
 OFF = (
     # a chain that waits for the network every so many hops: who is further behind it is taken to be as near
-    ("mi325x_thor2", ("reduce_scatter", "ring"), 7, {"size": 777777, "channels": 8, "fail": "gpu:n0.gpu1", "proto": "LL"}),
-    ("mi355x_pollara", ("all_gather", "ring"), 12, {"size": 777777, "channels": 8, "fail": "gpu:n0.gpu1", "proto": "LL128"}),
+    ("mi325x_thor2", ("reduce_scatter", "ring"), 7, FAILED | LL),
+    ("mi355x_pollara", ("all_gather", "ring"), 12, FAILED | LL128),
     ("gb200_racks", ("all_gather", "ring"), 4, {"size": "1M", "channels": 2, "proto": "LL"}),
-    ("gb200_racks", ("reduce_scatter", "ring"), 2, {"size": "1M", "channels": 2, "fail": "gpu:n0.gpu1", "proto": "LL128"}),
-)  # fmt: skip
+    ("gb200_racks", ("reduce_scatter", "ring"), 2, FAILED | {"size": "1M", "channels": 2, "proto": "LL128"}),
+)
 
 
 @pytest.mark.parametrize(("cluster", "run", "nodes", "asked"), OFF)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from collsim import simulate
 from collsim.engine import Problem, solve
 from collsim.fabric.routes import Routes
-from collsim.simulation import idle_links, message_classes, message_places
+from collsim.simulation import message_classes
 from collsim.simulation.idle_links import without_idle
 
 
@@ -37,13 +37,9 @@ def problem(seed):
 def times_s(capacity_Bps, routes, size_bytes, dep_ptr, dep):
     """Return when each message ends."""
     many = len(size_bytes)
-    return solve(
-        Problem(
-            capacity_Bps, routes.ptr, routes.link, routes.weight, np.arange(many), size_bytes, routes.latency_s,
-            np.full(many, np.inf), dep_ptr, dep,
-        ),  # fmt: skip
-        engine="reference",
-    ).finish_s
+    columns = routes.ptr, routes.link, routes.weight, np.arange(many), size_bytes, routes.latency_s
+    whole = Problem(capacity_Bps, *columns, np.full(many, np.inf), dep_ptr, dep)
+    return solve(whole, engine="reference").finish_s
 
 
 @settings(max_examples=200)
@@ -75,3 +71,17 @@ def test_what_fails_takes_as_long_by_fewer_classes(fail, monkeypatch):
         assert row.time_s == pytest.approx(whole.time_s, rel=1e-9)
         assert row.limits[0].name == whole.limits[0].name
         assert row.classes <= whole.classes
+
+
+@pytest.mark.parametrize(
+    "fail", [["nic:node3/2"], ["nic:node3/2", "nic:node5/2"], ["nic:node3/2", "nic:node3/6", "gpu:n7.gpu1"], ["leaf:1"]]
+)
+def test_places_that_stand_for_others_take_as_long_as_all(fail, monkeypatch):
+    asked = {"nodes": 34, "fail": fail, "size": ["1M", "256M", "2G"]}
+    found = simulate("h100_rail", "all_to_all", **asked).rows
+    monkeypatch.setattr(message_classes, "few_messages", lambda *_: None)
+    for row, whole in zip(found, simulate("h100_rail", "all_to_all", **asked).rows, strict=True):
+        assert row.time_s == pytest.approx(whole.time_s, rel=1e-9)
+        assert row.classes <= whole.classes
+        assert row.algo_bound_s == pytest.approx(whole.algo_bound_s, rel=1e-9)
+        assert row.bottleneck[0].utilisation == pytest.approx(whole.bottleneck[0].utilisation, rel=1e-9)

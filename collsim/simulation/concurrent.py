@@ -303,6 +303,8 @@ def time_together(
     engine: Engine = "auto" if reduce else "plain"
     if one_of_many and LEAST_COMPILED < n_transfers < (REDUCED_TRANSFERS if reduce else MOST_TRANSFERS):
         engine = "kernel"
+    elif all(part.lowered.compiled for part in parts):
+        engine = "kernel"
     elif all(part.lowered.carried is not None for part in parts):
         engine = "plain"  # classes of classes there are none
     timings: dict[int, Timing] = {}

@@ -284,6 +284,8 @@ class Lowered:
         How far the time may be off because of that; None: hardly.
     narrowest_Bps : float64[n_used] or None
         What the narrowest link of each route carries, where links that are only nearly alike are pooled.
+    compiled : bool
+        Whether classes were told apart by compiled code: what solves them is then nearly there.
     bounds : bool
         Whether chunks are no larger than those of the schedule, so that a time is a bound only.
     found : dict
@@ -311,6 +313,7 @@ class Lowered:
     at_once: Float | None = None
     doubt: Doubt | None = None
     narrowest_Bps: Float | None = None
+    compiled: bool = False
     bounds: bool = False
     found: dict[str, Any] = field(default_factory=dict)
 

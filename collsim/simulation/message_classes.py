@@ -125,6 +125,7 @@ class _Classes:
             carried=(totals @ self.inside, totals @ self.outside),
             ways=self.ways,
             tells=rows.tells,
+            compiled=True,
         )
 
     def _cut_in(self, n_pieces: int) -> _Rows:

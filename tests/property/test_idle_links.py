@@ -74,7 +74,7 @@ def test_what_fails_takes_as_long_by_fewer_classes(fail, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "fail", [["nic:node3/2"], ["nic:node3/2", "nic:node5/2"], ["nic:node3/2", "nic:node3/6", "gpu:n7.gpu1"], ["leaf:1"]]
+    "fail", [["nic:node3/2"], ["nic:node3/2", "nic:node5/2"], ["nic:node3/2", "nic:node3/6", "nic:node7/1"], ["leaf:1"]]
 )
 def test_places_that_stand_for_others_take_as_long_as_all(fail, monkeypatch):
     asked = {"nodes": 34, "fail": fail, "size": ["1M", "256M", "2G"]}

@@ -181,7 +181,7 @@ def _classes(request: ScheduleRequest, run: LoweredRun, totals: list[int]) -> _C
     quotient = reduced(checked(_problem(whole, look, few)), most=len(transfers) // (WORTH if few is None else 1))
     if quotient is None or (waits := _waits(transfers, across, quotient.ids)) is None:
         return None
-    first, small = firsts(quotient.ids), quotient.problem
+    first, small = firsts(quotient.ids), checked(quotient.problem)  # links of a class on one route are one from now on
     ones = np.ones(len(first))
     loads = few.unit_loads if few is not None else partial(_unit_loads, whole)
     inside, outside = (loads(part, side, len(totals)) for side in (~across, across))

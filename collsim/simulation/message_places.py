@@ -153,7 +153,9 @@ def _places_of(request: ScheduleRequest, run: LoweredRun) -> _Places | None:
     if alike is None:
         return None
     wires = alike[len(inside) :].reshape(-1, n)
-    kind = np.unique(np.concatenate([wires, out_Bps[ranks].view(np.int64)]), axis=1, return_inverse=True)[1].reshape(-1)
+    seen: dict[bytes, int] = {}
+    looks = [wires[:, place].tobytes() + out_Bps[ranks[:, place]].tobytes() for place in range(n)]
+    kind = np.array([seen.setdefault(look, len(seen)) for look in looks])
     first = np.array([np.flatnonzero(kind == each)[0] for each in range(kind.max() + 1)])
     second = np.array([np.flatnonzero(kind == each)[:2][-1] for each in range(kind.max() + 1)])
     kept = np.unique(np.concatenate([first, second]))

@@ -301,9 +301,8 @@ def time_together(
     if len(parts) > 1 and _take_own_routes(parts, neighbours):
         parts, neighbours = _with_own_routes(parts)
     engine: Engine = "auto" if reduce else "plain"
-    if one_of_many and LEAST_COMPILED < n_transfers < (REDUCED_TRANSFERS if reduce else MOST_TRANSFERS):
-        engine = "kernel"
-    elif all(part.lowered.compiled for part in parts):
+    many = one_of_many and LEAST_COMPILED < n_transfers < (REDUCED_TRANSFERS if reduce else MOST_TRANSFERS)
+    if many or all(part.lowered.compiled for part in parts):
         engine = "kernel"
     elif all(part.lowered.carried is not None for part in parts):
         engine = "plain"  # classes of classes there are none

@@ -193,7 +193,7 @@ def compared(seed: int, divide: int = 1) -> Found | None:
         text = f"only one is refused: {whole if isinstance(whole, CollsimError) else part}"
         return Found(told, "refused", float("nan"), text, kind)
     apart = abs(part.time_s / whole.time_s - 1)
-    nearly, rounded = "nearly" in part.path, part.path.endswith("equal chunks")
+    nearly, rounded = "nearly" in part.path, "equal chunks" in part.path
     by = max(EXACT, part.tolerance, doubt_of(part), NEARLY * nearly + UNEVEN * rounded)
     loose = "nearly" if nearly else "equal chunks" if rounded else "equal"
     verdict = "different" if apart > by or part.algo != whole.algo else loose

@@ -34,7 +34,7 @@ MOST_NEAR_HOPS = 4_000_000
 seconds for so many)."""
 MOST_ROUNDS = 4
 TIMES_ONE_WAIT = 4
-"""So many times as many are simulated before not even one wait tells hops apart: then times were 32 % too short to
+"""So many times as many of rings are simulated before not even one wait tells hops apart: then times were 32 % too short to
 140 % too long, as who is just behind another stands for all, and what meets on a link is spread over all of a kind."""
 LOAD_STEP = 0.01
 """Links are only nearly alike if they are of one kind and their loads differ by no more (chosen: hundreds of kinds)."""
@@ -75,7 +75,8 @@ def classes_of(rows: Rows, run: LoweredRun, times: int = 1) -> Classes:
 
     Of classes that are exactly alike, *times* as many are not too many.
     """
-    most = {None: times * MOST_EXACT, 1: TIMES_ONE_WAIT * MOST_NEAR}
+    of_rings = rows.programs[0].adds is not None  # of others chunks can be cut
+    most = {None: times * MOST_EXACT, 1: (TIMES_ONE_WAIT if of_rings else 1) * MOST_NEAR}
     for rounds in (None, *range(MOST_ROUNDS, -1, -1)):
         if _transfers(_parted(rows, run, rounds)[2], rows) <= most.get(rounds, MOST_NEAR):
             break

@@ -147,6 +147,14 @@ WORKS = (
     ),
     on_nodes("all-to-all, 1,024 H100 in 128 nodes", 128, A2A, 1, 400, other=100),
     on_nodes("the same, one adapter failed", 128, f"{A2A} {FAILED}", 1, 400, other=100),
+    *(
+        Work(
+            f"NCCL's all-to-all, {nodes} nodes of H100, one adapter failed, eleven sizes",
+            [f"run --topo h100_rail --nodes {nodes} --op all_to_all --fail nic:node3/2"], bar_s, bar_mb,
+            None, None, f"run --topo h100_rail --nodes {nodes} --op all_to_all --fail spine:1",
+        )
+        for nodes, bar_s, bar_mb in ((64, 2, 250), (128, 4, 400), (333, 3.5, 350))
+    ),
     on_nodes("the same, 2:1 oversubscribed", 128, f"{A2A} --set scale_out.oversubscription=2", 1, 400, other=100),
     *(
         Work(

@@ -140,9 +140,9 @@ def build_pxn(request: ScheduleRequest) -> Schedule:
     return _Builder(request).build("nccl_pxn", pxn=True)
 
 
-def build_uncut(request: ScheduleRequest) -> Schedule:
-    """Return the same with every part in one piece, however long."""
-    return _Builder(request, cuts=False).build("nccl_pxn", pxn=True)
+def build_uncut(request: ScheduleRequest, places: Int | None = None) -> Schedule:
+    """Return the same with every part in one piece, however long; only what goes between some *places* in nodes."""
+    return _Builder(request, cuts=False, places=places).build("nccl_pxn", pxn=True)
 
 
 def pieces_of(size: int, step_bytes: int) -> list[int]:
@@ -190,8 +190,8 @@ def _together(pairs: Sequence[tuple[Int, Int]]) -> tuple[Int, Int]:
 class _Builder:
     """Lays the rounds on channels."""
 
-    def __init__(self, request: ScheduleRequest, *, cuts: bool = True) -> None:
-        self.request, self.cuts = request, cuts
+    def __init__(self, request: ScheduleRequest, *, cuts: bool = True, places: Int | None = None) -> None:
+        self.request, self.cuts, self.places = request, cuts, places
         self.layout = request.spread
         self.channels = p2p_channels(request.n_channels)
         self.step_bytes = request.peer_step_bytes or slot_bytes(self.layout.n_nodes)
@@ -238,7 +238,12 @@ class _Builder:
         ranks = np.arange(self.request.n_ranks)
         for block, partners_of in blocks.items():
             partner = np.array([partner for partner in partners_of if partner[0] != 0], dtype=np.int64)
-            yield block, len(partners_of), _Messages(np.tile(ranks, len(partner)), partner.ravel())
+            messages = _Messages(np.tile(ranks, len(partner)), partner.ravel())
+            if self.places is not None:
+                some = np.isin(self.rail, self.places)
+                both = some[messages.rank] & some[messages.target]
+                messages = _Messages(messages.rank[both], messages.target[both])
+            yield block, len(partners_of), messages
 
     def _block(self, messages: _Messages, size: int, label: tuple[int, int], *, pxn: bool) -> None:
         """Add one part of messages between groups at one distance."""

@@ -61,7 +61,8 @@ PLAIN = "data type, reduction operator, root rank; `none` and `-1` where there i
 INTERVAL = "90 % of measured times lie between them; left out where nobody measured how far predictions are off"
 BRACKET = (
     "with `--bracket`: times on [both sides](irregular.md#times-on-both-sides) of `time`; the same as `time` where the "
-    "row is exact; also where what [failed on a large machine](scale.md#nearly-alike) was simulated among some nodes"
+    "row is exact; also where what [failed on a large machine](scale.md#nearly-alike) was simulated among some nodes, "
+    "and where what is only nearly alike may be off by 0.5 % or more"
 )
 DRAWS = (
     "with [draws of a hash](clusters.md#lucky-and-unlucky-hashes): of all draws; the other columns are of the median "
@@ -294,6 +295,10 @@ def _path_notes(rows: Sequence[Row]) -> list[str]:
     if near := sum("nearly" in row.path for row in rows):
         what = "what is only nearly alike was taken as alike, so times are a little off (docs/scale.md says how much)"
         notes.append(f"{format_count(near, 'row')}: {what}")
+    if doubts := [share for row in rows if (share := _doubt(row)) is not None]:
+        most = percent(max(doubts))
+        what = f"telling apart less moves the time; it may be off by {most} at most (from, to), which is no proof"
+        notes.append(f"{format_count(len(doubts), 'row')}: {what}")
     if paces := [row.path.split(", pace to ")[1].split(",")[0] for row in rows if ", pace to " in row.path]:
         most = max(paces, key=lambda text: float(text.rstrip(" %")))
         what = "chunks beyond the first ones follow at a pace that still changed when they were cut"
@@ -305,6 +310,13 @@ def _path_notes(rows: Sequence[Row]) -> list[str]:
     if any("equal chunks" in row.path for row in rows):
         notes.append("chunks that differ by an element were taken as the largest, which was up to 2 % too long")
     return notes
+
+
+def _doubt(row: Row) -> float | None:
+    """Return which part of its time a row of what is only nearly alike says that it may be off; None: it says none."""
+    if row.bracket_hi_s is None or "nearly" not in row.path or "delay of a part" in row.path:
+        return None
+    return row.bracket_hi_s / row.time_s - 1
 
 
 def _tolerance_notes(rows: Sequence[Row]) -> list[str]:
@@ -319,7 +331,7 @@ def _tolerance_notes(rows: Sequence[Row]) -> list[str]:
     if any(row.raised_s for row in rows):
         most = max(row.raised_s / row.time_s for row in rows)
         notes.append(f"~: raised by up to {percent(most)}, to the time that the busiest link needs for its bytes")
-    if any(row.bracket_hi_s is not None and "delay of a part" not in row.path for row in rows):
+    if any(row.bracket_hi_s is not None and "nearly" not in row.path for row in rows):
         notes.append("from: what the busiest link needs; to: no link is ever ahead of its bytes, which is no proof")
     return notes
 

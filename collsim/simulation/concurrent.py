@@ -33,6 +33,7 @@ from collsim.fabric.routing import Routes, merge_trunks
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Bool, Protocol
 from collsim.schedule import Schedule
+from collsim.simulation.doubts import doubted
 from collsim.simulation.hops import laid
 from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, LoweredRun, lower, prepare, run_on
 from collsim.simulation.result import GroupTime, Row
@@ -300,7 +301,8 @@ def time_together(
     if len(parts) > 1 and _take_own_routes(parts, neighbours):
         parts, neighbours = _with_own_routes(parts)
     engine: Engine = "auto" if reduce else "plain"
-    if one_of_many and LEAST_COMPILED < n_transfers < (REDUCED_TRANSFERS if reduce else MOST_TRANSFERS):
+    many = one_of_many and LEAST_COMPILED < n_transfers < (REDUCED_TRANSFERS if reduce else MOST_TRANSFERS)
+    if many or all(part.lowered.compiled for part in parts):
         engine = "kernel"
     elif all(part.lowered.carried is not None for part in parts):
         engine = "plain"  # classes of classes there are none
@@ -320,6 +322,8 @@ def time_together(
                 near = "nearly alike, " * part.lowered.near
                 path = timing.path.replace("transfers, ", f"classes, {near}") + ", equal chunks" * part.lowered.rounded
                 timing = replace(timing, path=path)
+            if part.lowered.doubt is not None:
+                timing = doubted(timing, part.lowered.doubt, *both_costs)
             timings[i] = timing
     return [timings[i] for i in range(len(parts))]
 

@@ -7,7 +7,7 @@ and links of a class carry what they carry on average.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from collsim.simulation.busy import Busy
 from collsim.simulation.hop_rows import HopWays, Rows, runs_of
 from collsim.simulation.lowering import LoweredRun, end_rates_Bps, joined
 
-__all__ = ["TIMES_WHOLE", "Classes", "classes_of", "exact_chunks", "fits_whole"]
+__all__ = ["TIMES_WHOLE", "Classes", "chunks_that_fit", "classes_of", "coarser", "fits_whole"]
 
 MOST_EXACT = 200_000
 """Of so many transfers of classes the engine takes a second or two (chosen)."""
@@ -33,6 +33,9 @@ MOST_NEAR_HOPS = 4_000_000
 """So many kinds of links all transfers of classes may cross (chosen: the engine looks at each again and again, some
 seconds for so many)."""
 MOST_ROUNDS = 4
+TIMES_ONE_WAIT = 4
+"""So many times as many of rings are simulated before not even one wait tells hops apart: then times were 32 % too short to
+140 % too long, as who is just behind another stands for all, and what meets on a link is spread over all of a kind."""
 LOAD_STEP = 0.01
 """Links are only nearly alike if they are of one kind and their loads differ by no more (chosen: hundreds of kinds)."""
 
@@ -44,8 +47,8 @@ class Classes(NamedTuple):
     of_link: Int
     first: Int
     """The row that stands for each class."""
-    near: bool
-    """True if members are only nearly alike."""
+    rounds: int | None
+    """By how many waits members are told apart; None: they have to behave alike."""
     ptr: Int
     link: Int
     weight: Float
@@ -58,6 +61,13 @@ class Classes(NamedTuple):
     """Whether it waits for bytes."""
     busy: Busy
     """What is busy beside each."""
+    few_links: bool = False
+    """Whether links are told apart by what they carry only."""
+
+    @property
+    def near(self) -> bool:
+        """True if members are only nearly alike."""
+        return self.rounds is not None
 
 
 def classes_of(rows: Rows, run: LoweredRun, times: int = 1) -> Classes:
@@ -65,30 +75,58 @@ def classes_of(rows: Rows, run: LoweredRun, times: int = 1) -> Classes:
 
     Of classes that are exactly alike, *times* as many are not too many.
     """
-    key = "classes", *rows.labels
-    parted: dict[int | None, tuple[Int32, Int32, Int]]
-    known: dict[object, Classes]
-    if key not in run.found:
-        run.found[key] = _told(rows), {}, {}, {}
-    told, parted, known, kept = run.found[key]
+    of_rings = rows.programs[0].adds is not None  # of others chunks can be cut
+    most = {None: times * MOST_EXACT, 1: (TIMES_ONE_WAIT if of_rings else 1) * MOST_NEAR}
     for rounds in (None, *range(MOST_ROUNDS, -1, -1)):
-        if rounds not in parted:
-            of_row, of_link = alike_hops(told, rounds, MOST_EXACT, kept)
-            parted[rounds] = of_row.astype(np.int32), of_link.astype(np.int32), firsts(of_row)
-            if rounds:  # colours that nobody asks for again; those of no round say which links are of a kind
-                kept.pop(rounds, None)
-        if _transfers(parted[rounds][2], rows) <= (times * MOST_EXACT if rounds is None else MOST_NEAR):
+        if _transfers(_parted(rows, run, rounds)[2], rows) <= most.get(rounds, MOST_NEAR):
             break
+    return _told_apart(rows, run, rounds)
+
+
+def coarser(rows: Rows, run: LoweredRun, classes: Classes) -> Classes | None:
+    """Return classes that are told apart by one wait less; None where none are coarser."""
+    return _told_apart(rows, run, classes.rounds - 1) if classes.rounds else None
+
+
+def _parted(rows: Rows, run: LoweredRun, rounds: int | None) -> tuple[Int32, Int32, Int]:
+    """Return the classes of rows and of links by so many waits, and the first of each of rows."""
+    told, parted, _, kept = _known(rows, run)
+    if rounds not in parted:
+        of_row, of_link = alike_hops(told, rounds, MOST_EXACT, kept)
+        parted[rounds] = of_row.astype(np.int32), of_link.astype(np.int32), firsts(of_row)
+        if rounds:  # colours that nobody asks for again; those of no round say which links are of a kind
+            kept.pop(rounds, None)
+    return parted[rounds]
+
+
+class _Known(NamedTuple):
+    """What was found for rows."""
+
+    told: Hops
+    parted: dict[int | None, tuple[Int32, Int32, Int]]
+    known: dict[int | None, Classes]
+    kept: dict[int, Any]
+
+
+def _known(rows: Rows, run: LoweredRun) -> _Known:
+    """Return what was found for rows that are told apart alike."""
+    key = "classes", *rows.labels
+    if key not in run.found:
+        run.found[key] = _Known(_told(rows), {}, {}, {})
+    found: _Known = run.found[key]
+    return found
+
+
+def _told_apart(rows: Rows, run: LoweredRun, rounds: int | None) -> Classes:
+    """Return the classes of rows by so many waits; of links, if that are too many, by what they carry."""
+    told, _, known, kept = _known(rows, run)
     if rounds not in known:
-        of_row, of_link = (part.astype(np.int64) for part in parted[rounds][:2])
-        known[rounds] = _with_waits(rows, told, of_row, of_link, parted[rounds][2], near=rounds is not None)
-    classes = known[rounds]
-    if classes.near and _hops_of_all(classes, rows) > MOST_NEAR_HOPS:
-        if (rounds, "few links") not in known:
+        of_row, of_link = (part.astype(np.int64) for part in _parted(rows, run, rounds)[:2])
+        known[rounds] = _with_waits(rows, told, of_row, of_link, rounds)
+        if rounds is not None and _hops_of_all(known[rounds], rows) > MOST_NEAR_HOPS:
             of_link = _nearly_alike(told, alike_hops(told, 0, MOST_EXACT, kept)[1])
-            known[rounds, "few links"] = _with_waits(rows, told, classes.of_row, of_link, classes.first, near=True)
-        classes = known[rounds, "few links"]
-    return classes
+            known[rounds] = _with_waits(rows, told, of_row, of_link, rounds)._replace(few_links=True)
+    return known[rounds]
 
 
 def _hops_of_all(classes: Classes, rows: Rows) -> int:
@@ -109,25 +147,24 @@ def _nearly_alike(told: Hops, kind: Int) -> Int:
 
 def fits_whole(rows: Rows, run: LoweredRun) -> bool:
     """Return True if all chunks can be simulated although classes that are exactly alike have rather many."""
-    _, parted, _, _ = run.found["classes", *rows.labels]
-    return _transfers(parted[None][2], rows) <= TIMES_WHOLE * MOST_EXACT
+    return _transfers(_parted(rows, run, None)[2], rows) <= TIMES_WHOLE * MOST_EXACT
 
 
-def exact_chunks(rows: Rows, run: LoweredRun) -> int:
-    """Return of how many equal chunks in a row all hops can be simulated if none are taken as alike that are not.
+def chunks_that_fit(rows: Rows, run: LoweredRun, rounds: int | None) -> int:
+    """Return of how many equal chunks in a row all hops can be simulated if they are told apart by so many waits.
 
     Chunks follow each other at a pace that is theirs after some, while hops that are only nearly alike hide which link
     is busiest. Each run of equal chunks counts, also the last one that is shorter.
     """
-    _, parted, _, _ = run.found["classes", *rows.labels]
-    hops = np.bincount(rows.pipe[parted[None][2]], minlength=len(rows.programs))
+    hops = np.bincount(rows.pipe[_parted(rows, run, rounds)[2]], minlength=len(rows.programs))
     lengths = [runs_of(each.size_bytes, each.adds)[1] for each in rows.programs]
 
     def transfers(most: int) -> int:
         return sum(n * int(np.minimum(long, most).sum()) for n, long in zip(hops.tolist(), lengths, strict=True))
 
     longest = max((int(each.max(initial=0)) for each in lengths), default=0)
-    return bisect_right(range(longest + 1), MOST_EXACT, key=transfers) - 1
+    fitting = MOST_EXACT if rounds is None else MOST_NEAR
+    return bisect_right(range(longest + 1), fitting, key=transfers) - 1
 
 
 def _transfers(first: Int, rows: Rows) -> int:
@@ -215,9 +252,9 @@ def _sole_ends(taken: Routes, owner: Int, n_links: int, ends: tuple[Int, Int]) -
     return found
 
 
-def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, first: Int, *, near: bool) -> Classes:
-    """Return the classes with what they take of links and wait for."""
-    hops = rows.hops
+def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, rounds: int | None) -> Classes:
+    """Return the classes by so many waits with what they take of links and wait for."""
+    hops, first = rows.hops, firsts(of_row)
     n_links = len(hops.run.trunk_capacity_Bps)
     of_link = of_link[:n_links]
     n_classes, n_kinds = len(first), int(of_link.max(initial=0)) + 1
@@ -245,7 +282,7 @@ def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, first: Int, *
     pair, late = np.divmod(waits >> 1, most)
     waiter, wait = np.divmod(pair, n_classes)
     return Classes(
-        of_row, of_link, first, near, pointers(np.bincount(cell // n_kinds, minlength=n_classes)), cell % n_kinds,
+        of_row, of_link, first, rounds, pointers(np.bincount(cell // n_kinds, minlength=n_classes)), cell % n_kinds,
         weight, pointers(np.bincount(waiter, minlength=n_classes)), wait, late, (waits & 1) > 0, Busy(rows, first),
     )  # fmt: skip
 

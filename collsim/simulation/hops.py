@@ -8,6 +8,7 @@ written out chunk by chunk: same times. Routes and classes are kept for the othe
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -19,9 +20,9 @@ from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool
 from collsim.schedule import Circle, Circles, Pipelines, Schedule, Transfers
 from collsim.simulation.busy import Written
-from collsim.simulation.hop_classes import TIMES_WHOLE, Classes, classes_of, exact_chunks, fits_whole
+from collsim.simulation.hop_classes import TIMES_WHOLE, Classes, chunks_that_fit, classes_of, coarser, fits_whole
 from collsim.simulation.hop_rows import Rows, cut, hops_of, programs_of, rows_of
-from collsim.simulation.lowering import Cut, Lowered, LoweredRun, lower
+from collsim.simulation.lowering import Cut, Doubt, Lowered, LoweredRun, lower
 
 __all__ = ["laid"]
 
@@ -36,6 +37,14 @@ MOST_LONG = 600_000
 """Chains of so many transfers are simulated whole; of longer ones the first hops and chunks say how long more take."""
 LONGEST = 4096
 """The same of so many hops: tables of hops by steps grow with their square (chosen: one of these is 128 MiB)."""
+
+UNTOLD, UNTOLD_LOADS, FEW_LINKS = 0.65, 0.45, 0.2
+"""How far times are off at most, as parts of them, where no wait tells hops apart; of rings by one, which does not see
+yet how many hops are on the links of others; and where links are told apart by what they carry only (0.59, 0.31 and
+0.15 in random runs that one wait less hardly moved; docs/scale.md)."""
+AND_MORE = 2
+"""Times by *r* waits are off by *r* + 1 times what one wait less moves them, and once that again to be safe: of a chain
+that waits for something slow every so many hops, whoever is more than *r* of them behind it is taken to be as near."""
 
 
 def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreePorts | None = None) -> Lowered:
@@ -64,10 +73,20 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
     classes = classes_of(rows, run)
     if classes.near and isinstance(merged, Pipelines) and fits_whole(rows, run):
         classes = classes_of(rows, run, TIMES_WHOLE)
-    elif classes.near and isinstance(merged, Pipelines) and (most := exact_chunks(rows, run)) >= MOST_CHUNKS:
-        rows = rows_of(schedule, pipes, ways, [cut(each.size_bytes, None, most) for each in programs])
-        classes = classes_of(rows, run)._replace(near=True)
-    return _written_out(rows, classes, dtype, more)
+    elif classes.near and isinstance(merged, Pipelines):
+        for rounds in (None, 1) if classes.rounds == 0 else (None,):
+            if (most := chunks_that_fit(rows, run, rounds)) >= MOST_CHUNKS:
+                rows = rows_of(schedule, pipes, ways, [cut(each.size_bytes, None, most) for each in programs])
+                classes = classes_of(rows, run)
+                break
+    lowered = _written_out(rows, classes, dtype, more)
+    if classes.rounds is None:
+        return lowered
+    blind = {0: UNTOLD, 1: UNTOLD_LOADS * isinstance(merged, Circles)}
+    least = max(blind.get(classes.rounds, 0.0), FEW_LINKS * classes.few_links)
+    beside = coarser(rows, run, classes)
+    written = None if beside is None else partial(_written_out, rows, beside, dtype, more)
+    return replace(lowered, doubt=Doubt(least, classes.rounds + AND_MORE, written))
 
 
 def _is_uneven(phase: Pipelines | Circles, schedule: Schedule) -> bool:
@@ -177,6 +196,7 @@ def _written_out(rows: Rows, classes: Classes, dtype: str, more: int) -> Lowered
         near=classes.near or ends is not None,
         rounded=any(each.rounded for each in rows.programs),
         cut=ends,
+        narrowest_Bps=classes.busy.alone_Bps if classes.near else None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,6 +56,7 @@ __all__ = [
     "refuse_tables",
     "relaid",
     "run_on",
+    "steps_on",
     "use_of",
     "ways_of",
 ]
@@ -221,6 +222,17 @@ class Cut(NamedTuple):
         return np.asarray(np.where(self.of_hops[own], of_hops, 1.0) * self.times[own])
 
 
+class Doubt(NamedTuple):
+    """How far the time of hops that are only nearly alike may be off."""
+
+    least: float
+    """A part of the time."""
+    times: int
+    """So many times as far as hops that are told apart less far move it."""
+    coarser: Callable[[], Lowered] | None
+    """Returns the same by these."""
+
+
 def layout_of(run: LoweredRun) -> NodeLayout:
     """Return which ranks share a scale-up domain, and which domains leaf switches, by the coordinates of their GPUs."""
     if "layout" not in run.found:
@@ -268,6 +280,12 @@ class Lowered:
         Steps that are not among the transfers.
     at_once : float64[n] or None
         Where all ranks do the same, and transfers are of one: how many messages the channel of each serves at a time.
+    doubt : Doubt or None
+        How far the time may be off because of that; None: hardly.
+    narrowest_Bps : float64[n_used] or None
+        What the narrowest link of each route carries, where links that are only nearly alike are pooled.
+    compiled : bool
+        Whether classes were told apart by compiled code: what solves them is then nearly there.
     bounds : bool
         Whether chunks are no larger than those of the schedule, so that a time is a bound only.
     found : dict
@@ -293,6 +311,9 @@ class Lowered:
     rounded: bool = False
     cut: Cut | None = None
     at_once: Float | None = None
+    doubt: Doubt | None = None
+    narrowest_Bps: Float | None = None
+    compiled: bool = False
     bounds: bool = False
     found: dict[str, Any] = field(default_factory=dict)
 
@@ -302,10 +323,17 @@ class Lowered:
         return record_of(self.schedule.op, self.schedule.algo)
 
 
-def lower(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreePorts | None = None) -> Lowered:
+def lower(
+    schedule: Schedule,
+    run: LoweredRun,
+    dtype: str = "float",
+    ports: TreePorts | None = None,
+    ways: Callable[[Int, Int], Taken] | None = None,
+) -> Lowered:
     """Lay *schedule*, which moves elements of *dtype*, on the fabric of *run*.
 
-    *ports* is what reduction trees of other groups have taken of the network.
+    *ports* is what reduction trees of other groups have taken of the network. *ways* says which ways transfers take if
+    these are known already.
 
     Raises
     ------
@@ -320,15 +348,16 @@ def lower(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: Tree
     merged = schedule.merged()
     _refuse_size(merged, MOST_TRANSFERS)
     transfers = merged.materialise()
-    ways = ways_of(schedule, (transfers.src, transfers.dst), run, ports or TreePorts.free(run.fabric))
-    run, across, added = ways.run, ways.across, ways.added
+    ends = transfers.src, transfers.dst
+    taken = ways(*ends) if ways else ways_of(schedule, ends, run, ports or TreePorts.free(run.fabric))
+    run, across, added = taken.run, taken.across, taken.added
     n_routes = len(run.routes.latency_s)
-    key, route = distinct(transfers.copies * n_routes + ways.number)
+    key, route = distinct(transfers.copies * n_routes + taken.number)
     copies, used = np.divmod(key, n_routes)
     copies = spread(copies, 1)
     size_bytes = transfers.size_bytes(schedule.chunks).astype(np.float64)
     use = use_of(transfers, run, used[route], schedule.groups)
-    steps = _steps(transfers, run, used[route], use, across) if across.any() else None
+    steps = steps_on(transfers, run, used[route], use, across) if across.any() else None
     return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
 
 
@@ -380,10 +409,10 @@ def relaid(lowered: Lowered, run: LoweredRun) -> Lowered:
     if lowered.steps is None:
         return replace(lowered, run=run)
     way = lowered.used[lowered.route]
-    return replace(lowered, run=run, steps=_steps(lowered.transfers, run, way, lowered.use, lowered.across))
+    return replace(lowered, run=run, steps=steps_on(lowered.transfers, run, way, lowered.use, lowered.across))
 
 
-def _steps(transfers: Transfers, run: LoweredRun, route: Int, use: Use, across: Bool) -> Steps:
+def steps_on(transfers: Transfers, run: LoweredRun, route: Int, use: Use, across: Bool) -> Steps:
     """Return the transfers between nodes, which take the routes numbered *route*."""
     trunks, capacity_Bps = run.trunks, run.trunk_capacity_Bps
     rows = np.flatnonzero(across)

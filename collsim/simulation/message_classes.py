@@ -8,22 +8,26 @@ same classes, and nothing but one message of each is ever laid out again: same t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collsim.collectives import Algorithm, ScheduleRequest
 from collsim.collectives.node_p2p import build_uncut
 from collsim.core.arrays import distinct, entries_of, pointers
 from collsim.engine import Problem, checked
-from collsim.engine.symmetry import codes_of, firsts, reduced
+from collsim.engine.symmetry import WORTH, codes_of, firsts, reduced
 from collsim.fabric.fabric import Float, Int
 from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps
 from collsim.schedule import Chunks, Transfers
 from collsim.simulation.exchanges import MessageCut
-from collsim.simulation.lowering import Lowered, LoweredRun, lower, use_of
+from collsim.simulation.idle_links import without_idle
+from collsim.simulation.lowering import Lowered, LoweredRun, lower
+from collsim.simulation.message_places import Few, few_messages, shared_use
 
 __all__ = ["classed"]
 
@@ -121,6 +125,7 @@ class _Classes:
             carried=(totals @ self.inside, totals @ self.outside),
             ways=self.ways,
             tells=rows.tells,
+            compiled=True,
         )
 
     def _cut_in(self, n_pieces: int) -> _Rows:
@@ -155,25 +160,31 @@ class _Classes:
         return _Rows(of, piece, transfers, tells, use, Steps(self.steps.take(of)))
 
 
+BITS = 40
+"""Of what messages share so many bits count."""
 ROWS = ("src", "dst", "channel", "reduces", "reads_input", "lanes", "copies")
 
 
 def _classes(request: ScheduleRequest, run: LoweredRun, totals: list[int]) -> _Classes | None:
     """Return the classes of messages whose parts have *totals* of bytes; None if there are too many."""
-    whole = lower(build_uncut(request), run)
+    few = few_messages(request, run)
+    whole = lower(build_uncut(request), run) if few is None else few.lowered
     if whole.steps is None:
         return None
-    transfers, across, connections = whole.transfers, whole.across, np.diff(whole.transfers.chunk_ptr)
+    transfers, across = whole.transfers, whole.across
+    connections = np.diff(transfers.chunk_ptr) if few is None else few.connections
     part, direct = _parts(whole, totals)
+    lanes = transfers.lanes.astype(np.float64) if few is None else few.lanes
     with np.errstate(invalid="ignore"):  # of messages that go straight there is no later piece
-        others = replace(transfers, lanes=np.where(direct, 0, transfers.lanes))
-        later = use_of(others, whole.run, whole.used[whole.route], whole.schedule.groups)
-    quotient = reduced(checked(_problem(whole, _looks(whole, later, (part, direct)))))
+        later = replace(shared_use(whole, np.where(direct, 0.0, lanes)), lanes=np.where(direct, 0.0, whole.use.lanes))
+    look = _looks(whole, later, (part, direct), connections)
+    quotient = reduced(checked(_problem(whole, look, few)), most=len(transfers) // (WORTH if few is None else 1))
     if quotient is None or (waits := _waits(transfers, across, quotient.ids)) is None:
         return None
-    first, small = firsts(quotient.ids), quotient.problem
+    first, small = firsts(quotient.ids), checked(quotient.problem)  # links of a class on one route are one from now on
     ones = np.ones(len(first))
-    inside, outside = (_unit_loads(whole, part, side, len(totals)) for side in (~across, across))
+    loads = few.unit_loads if few is not None else partial(_unit_loads, whole)
+    inside, outside = (loads(part, side, len(totals)) for side in (~across, across))
     return _Classes(
         whole=whole.run, first=_rows_of(transfers, first), waits=waits, part=part[first], direct=direct[first],
         connections=connections[first], across=across[first], uses=(whole.use.take(first), later.take(first)),
@@ -194,20 +205,32 @@ def _parts(whole: Lowered, totals: list[int]) -> tuple[Int, Bool]:
     return part, ~whole.across & (chunks.target[lead] == transfers.dst)
 
 
-def _looks(whole: Lowered, later: Use, kinds: tuple[Int, Bool]) -> Int:
+def _looks(whole: Lowered, later: Use, kinds: tuple[Int, Bool], connections: Int) -> Int:
     """Return int64[n]: equal numbers for messages of which costs of any size see the same."""
     transfers, steps = whole.transfers, whole.steps
     assert steps is not None
-    connections = np.diff(transfers.chunk_ptr)
-    columns = [*kinds, connections, whole.across, transfers.step, transfers.lanes, transfers.copies]
+    columns: list[NDArray[Any]] = [*kinds, connections, whole.across, transfers.step, transfers.lanes, transfers.copies]
     for use in (whole.use, later, steps.use):
-        columns += [use.lanes, np.nan_to_num(use.active), np.nan_to_num(use.alone_Bps), use.duplex, use.adds]
+        sums = (np.nan_to_num(_rounded(column)) for column in (use.active, use.alone_Bps))
+        columns += [use.lanes, *sums, use.duplex, use.adds]
     return distinct(codes_of(*(column.astype(np.float64) for column in columns)).view(np.int64))[1]
 
 
-def _problem(whole: Lowered, look: Int) -> Problem:
+def _rounded(values: Float) -> Float:
+    """Return values without their last bits, which tell in which order something was added up."""
+    part, power = np.frexp(values)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(part, BITS)), power - BITS))
+
+
+def _problem(whole: Lowered, look: Int, few: Few | None) -> Problem:
     """Return what the engine tells classes by: messages that *look* alike have to be as long."""
-    taken = whole.run.trunks.take(whole.used, whole.copies.astype(np.float64))
+    if few is None:
+        taken = whole.run.trunks.take(whole.used, whole.copies.astype(np.float64))
+        over_network = np.zeros(len(whole.used), dtype=np.bool_)
+        over_network[whole.route] = whole.across
+        taken = without_idle(taken, whole.run.trunk_capacity_Bps, over_network)
+    else:
+        taken = few.routes
     return Problem(
         capacity_Bps=whole.run.trunk_capacity_Bps,
         route_ptr=taken.ptr,

@@ -180,7 +180,7 @@ FIELDS: tuple[Field, ...] = (
         "(`tolerance`); `wavefront`: step after step of rings ([scale.md](scale.md)), with `equal chunks` if those "
         "that differ by an element were taken as the largest; with `delay of a part` if that by what has failed was "
         "simulated among some nodes; with `pace to` and a part of the time if chunks were cut where their pace still "
-        "changed by that",
+        "changed by that; with `to` and a part of the time if hops that are only nearly alike may be off by so much",
     ),
     Field("classes", COUNT, "transfers, or classes of transfers, that were simulated"),
     Field(
@@ -194,12 +194,12 @@ FIELDS: tuple[Field, ...] = (
         "bracket_lo_s", ABOVE_ZERO_OR_NONE,
         "time that the load of the busiest link asks for, the lower of [both sides]"
         "(irregular.md#times-on-both-sides); `time_s` if the row is exact; without what failed if `path` has `delay of "
-        "a part`; else `null` without `--bracket`",
+        "a part`; as much sooner as `path` says with `to`; else `null` without `--bracket`",
     ),
     Field(
         "bracket_hi_s", ABOVE_ZERO_OR_NONE,
         "time from above, when no link is ever ahead of its bytes; `time_s` if the row is exact; with twice the delay "
-        "if `path` has `delay of a part`; else `null` without `--bracket`",
+        "if `path` has `delay of a part`; as much later as `path` says with `to`; else `null` without `--bracket`",
     ),
     Field("total_algbw_Bps", FIGURE, "algbw of all groups together"),
     Field("total_busbw_Bps", FIGURE, "busbw of all groups together"),

@@ -511,6 +511,8 @@ def problem_of(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Prot
     if network is not None and lowered.steps is not None:
         rates, waits_s, late_s = _over_network(lowered, run, network, rates, waits_s)
     capacity_Bps = run.trunk_capacity_Bps
+    if lowered.narrowest_Bps is not None:
+        rates = np.minimum(rates, (lowered.narrowest_Bps / wire_copies(lowered, costs, network))[lowered.route])
     if costs.in_turn:
         outside = trunks.link[np.repeat(_outside(lowered), np.diff(trunks.ptr))]
         capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())

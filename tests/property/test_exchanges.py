@@ -57,3 +57,13 @@ def test_leaves_without_ranks_carry_nothing(monkeypatch):
     assert "leaf" in whole.bottleneck[0].link
     assert found.time_s == pytest.approx(whole.time_s, rel=1e-5)
     assert found.bottleneck[0].utilisation == pytest.approx(whole.bottleneck[0].utilisation, rel=1e-5)
+
+
+@pytest.mark.parametrize("topo", ["h100_rail", "hgx_b200"])
+def test_one_channel_says_that_ranks_fall_out_of_step(topo):
+    """What one waits for hides behind others then: 15 % too long."""
+    asked = {"op": "all_to_all", "size": "1G", "nodes": 33, "algo": "nccl_pxn", "channels": 1}
+    row, every = (simulate(topo, reduce=reduce, tolerance=0, **asked).rows[0] for reduce in (True, False))
+    assert row.path.endswith("nearly alike, reference, to 20%")
+    assert row.time_s > every.time_s * 1.05
+    assert row.bracket_lo_s < every.time_s < row.bracket_hi_s

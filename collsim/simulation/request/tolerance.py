@@ -47,7 +47,7 @@ def parse_tolerance(value: Any) -> float | None:
 def percent(share: float) -> str:
     """Return a share for people.
 
-    >>> percent(0.01), percent(0.00123), percent(0.0)
-    ('1%', '0.12%', '0%')
+    >>> percent(0.01), percent(0.00123), percent(0.0), percent(1.234)
+    ('1%', '0.12%', '0%', '123%')
     """
-    return f"{share * 100:.2g}%"
+    return f"{share * 100:.0f}%" if share >= 1 else f"{share * 100:.2g}%"

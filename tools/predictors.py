@@ -28,6 +28,7 @@ from collsim.library import (
     read_environment,
     system_of,
 )
+from collsim.library.costs.hosts import around_s
 from collsim.simulation.result import Row
 from collsim.topology import Topology, load_topology
 
@@ -54,6 +55,7 @@ class TableCase(NamedTuple):
     scale: float
     nodes: int = 0
     host: str = "auto"
+    calls: int | None = None
 
 
 class TableRow(NamedTuple):
@@ -108,7 +110,7 @@ def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> TableRow:
     case = TableCase(
         row["system"], row["library"], row["launch"], row["env"], row["nvls"], int(row["gpus_per_thread"] or 0),
         int(row["ranks"]), row["op"], row["dtype"], int(row["size_bytes"]), row["matrix"], float(row["scale"] or 1),
-        int(row.get("nodes") or 0), entry["host"] or "auto",
+        int(row.get("nodes") or 0), entry["host"] or "auto", int(entry["calls"]) if entry["calls"] else None,
     )  # fmt: skip
     time_s = used_time_s(out_s, in_s, row["system"])
     return TableRow(
@@ -188,7 +190,9 @@ def simulate(case: TableCase, profile: Profile | None = None) -> Row:
     options: dict[str, Any] = {"rank_list": gpus_of(case), "gpus_per_thread": max(case.gpus_per_thread, 1), **launch}
     options["host"] = case.host
     options["one_process"] = 1 < case.ranks <= case.gpus_per_thread  # one thread that starts all of them
-    options["profile"] = profile or lent_profile(case.system)
+    constants = profile or lent_profile(case.system)
+    more_s = around_s(case.library, case.calls) if case.launch == "stream" else 0.0
+    options["profile"] = replace(constants, launch_s=constants.launch_s + more_s) if more_s else constants
     size: int | None = case.size_bytes
     if case.op == "all_to_all_v":
         size, options["matrix"] = None, np.array(matrix_bytes(case.matrix, case.scale), dtype=np.int64)

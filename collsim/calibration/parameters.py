@@ -55,7 +55,8 @@ TIED = {"rooted": "ring", "fan": "messages"}
 messages of a gather are messages."""
 OWN = {"rooted": ("base_s",)}
 """Those that a tied family has for itself all the same: calls in a row hide a part of the base. A protocol that no row
-of it shows, where other protocols of it are told, has that of the other family instead of what stood before any log."""
+of it shows has that of the other family instead of what stood before any log, where other protocols of it are told, or
+where both stood alike."""
 BELOW = 0.98
 """Fractions between nodes start below their most: where a whole adapter is in use already, no derivative leads down."""
 FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.03
@@ -74,8 +75,8 @@ HIDDEN_KEYS = (
     ("messages", "LL", "base_s"),
     ("messages", "LL", "peer_overhead_s"),
 )
-"""What rows that begin with the floor do not tell: the hop of a ring, and where messages start. Chunks that follow each
-other along a chain tell its hop all the same."""
+"""What rows that begin with the floor do not tell: the hop of a ring, and where messages start, as long as it is not
+later than the floor. Chunks that follow each other along a chain tell its hop all the same."""
 HOP = 2.0
 """Factor of `FITTED` for the latency of a hop of lines that are passed on while they arrive: it is that of loads and
 stores over NVLink, which differs less from one generation to the next than what libraries add does (chosen)."""
@@ -157,7 +158,7 @@ def parameters_of(
     """
     unfitted, shared = (NETWORK, SHARED_BETWEEN) if between else (UNFITTED, SHARED)
     floor = _floor(profile, observations) if profile.floor_s and not between else None
-    hides = floor is not None and floor.told
+    hides, floor_s = floor is not None and floor.told, floor.start if floor is not None else 0.0
     full = all_full(observations)
     found: dict[tuple[str, str, str], Parameter] = {}
     for kernel, proto in sorted({(entry.family, entry.proto) for entry in observations}):
@@ -169,7 +170,7 @@ def parameters_of(
                 costs.zero_copy and key not in ZERO_COPY and family in MESSAGES
             )
             hop = costs.cut_through and key == "message_overhead_s"
-            fixed = fixed or (hides and (family, proto, key) in HIDDEN_KEYS)
+            fixed = fixed or (hides and (family, proto, key) in HIDDEN_KEYS and value <= floor_s)
             if not fixed and value is not None and 0 < value < math.inf:
                 place = (family, "" if key in shared else proto, key)
                 families = tuple(name for name in FAMILIES if source_of(name, key, profile) == family)
@@ -213,6 +214,12 @@ def _floor(profile: Profile, observations: Iterable[Observation]) -> Parameter:
     return Parameter("", "", "floor_s", start_s if stepped else profile.floor_s, math.log(FLOOR_FACTOR))
 
 
+def _as_tied(profile: Profile, family: str, proto: str, key: str) -> bool:
+    """Return True if a kernel has the figure of the one that it is tied to: nothing yet says that they differ."""
+    tied = profile.families.get(TIED[family], {}).get(proto)
+    return tied is not None and bool(getattr(tied, key) == getattr(profile.families[family][proto], key))
+
+
 def costs_of(
     profile: Profile, parameters: Sequence[Parameter], logs: Floats
 ) -> tuple[Mapping[tuple[str, str], Protocol], float]:
@@ -227,7 +234,7 @@ def costs_of(
             for key in FITTED:
                 source = source_of(family, key, profile)
                 places = [(source, proto, key), (source, "", key)]
-                if key in OWN.get(family, ()) and (family, key) in told:
+                if key in OWN.get(family, ()) and ((family, key) in told or _as_tied(profile, family, proto, key)):
                     places.append((TIED[family], proto, key))
                 place = next((at for at in places if at in values), None)
                 if place is not None and getattr(usual, key) not in (None, 0.0, math.inf):

@@ -55,8 +55,7 @@ TIED = {"rooted": "ring", "fan": "messages"}
 messages of a gather are messages."""
 OWN = {"rooted": ("base_s",)}
 """Those that a tied family has for itself all the same: calls in a row hide a part of the base. A protocol that no row
-of it shows has that of the other family instead of what stood before any log, where other protocols of it are told, or
-where both stood alike."""
+of it shows, where other protocols of it are told, has that of the other family instead of what stood before any log."""
 BELOW = 0.98
 """Fractions between nodes start below their most: where a whole adapter is in use already, no derivative leads down."""
 FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.03
@@ -214,12 +213,6 @@ def _floor(profile: Profile, observations: Iterable[Observation]) -> Parameter:
     return Parameter("", "", "floor_s", start_s if stepped else profile.floor_s, math.log(FLOOR_FACTOR))
 
 
-def _as_tied(profile: Profile, family: str, proto: str, key: str) -> bool:
-    """Return True if a kernel has the figure of the one that it is tied to: nothing yet says that they differ."""
-    tied = profile.families.get(TIED[family], {}).get(proto)
-    return tied is not None and bool(getattr(tied, key) == getattr(profile.families[family][proto], key))
-
-
 def costs_of(
     profile: Profile, parameters: Sequence[Parameter], logs: Floats
 ) -> tuple[Mapping[tuple[str, str], Protocol], float]:
@@ -234,7 +227,7 @@ def costs_of(
             for key in FITTED:
                 source = source_of(family, key, profile)
                 places = [(source, proto, key), (source, "", key)]
-                if key in OWN.get(family, ()) and ((family, key) in told or _as_tied(profile, family, proto, key)):
+                if key in OWN.get(family, ()) and (family, key) in told:
                     places.append((TIED[family], proto, key))
                 place = next((at for at in places if at in values), None)
                 if place is not None and getattr(usual, key) not in (None, 0.0, math.inf):

@@ -152,9 +152,8 @@ class _Writer:
             held = "" if found.identified else f"; held by {self.before(launch)}, the logs alone do not fix it"
             source = _quoted(f"{self.source}{held}")
             return f"{{value: {_text(key, value)}, {ends}, status: fitted, source: {source}}}"
-        family, _, rest = name.partition(".")
-        ring = self.fitted.get((launch, f"ring.{rest.replace('one_way_', 'channel_')}"))
-        if ring is not None and family in ("messages", "rooted") and _text(key, ring.value) == _text(key, value):
+        ring = self.fitted.get((launch, name.replace("messages.", "ring.").replace("one_way_", "channel_")))
+        if ring is not None and name.startswith("messages.") and _text(key, ring.value) == _text(key, value):
             return f"{{value: {_text(key, value)}, status: derived, source: 'as of ring'}}"
         status, source = self.unfitted(launch, name, key)
         return f"{{value: {_text(key, value)}, status: {status}, source: {_quoted(source)}}}"

@@ -152,7 +152,7 @@ def predicted(
     if node_order:
         gpus = [gpu for node in node_order for gpu in gpus if topology.wiring.coordinates.node[gpu] == node]
     more_s = around_s(call.library or profile.library, call.calls)
-    if more_s and call.launch == "stream":
+    if more_s and call.launch == "stream" and profile.floor_s:
         profile = replace(profile, launch_s=profile.launch_s + more_s)
     asked = prepare(topology, call.op, rank_list=gpus, profile=profile, **options)
     return predict(*asked._replace(question=replace(asked.question, of_log=True, one_of_many=one_of_many)))

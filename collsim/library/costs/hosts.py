@@ -22,7 +22,7 @@ from collsim.library.costs.profile import Profile
 if TYPE_CHECKING:
     from collsim.library.library import Library
 
-__all__ = ["AUTO", "HOSTS", "Host", "around_s", "as_hosted", "checked_host", "host_words", "spread_of"]
+__all__ = ["AUTO", "HOSTS", "USUAL_CALLS", "Host", "around_s", "as_hosted", "checked_host", "host_words", "spread_of"]
 
 AUTO, BARE = "auto", "bare"
 

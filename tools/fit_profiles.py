@@ -143,6 +143,7 @@ def as_case(row: TableRow) -> Measured:
         registered=int(case.launch == "registered"),
         gpus_per_thread=max(case.gpus_per_thread, 1),
         one_process=1 < case.ranks <= case.gpus_per_thread,
+        calls=case.calls,
         library=known_library(told),
         environment=tuple(sorted((NVLS_SEEN | variables(case)).items())),
         matrix=matrix,
@@ -171,7 +172,8 @@ def start_profile(system: str) -> Profile:
     """Return the profile that the fit of a system starts from."""
     begin = FITS[system].start
     start = load_profile(begin if begin in FITS else str(STARTS / f"{begin}.yaml"))
-    return as_hosted(start, FITS[system].host) if start.host else start
+    hosted = as_hosted(start, FITS[system].host) if start.host else start
+    return replace(hosted, thread_launch_s=start.thread_launch_s)
 
 
 def fit(system: str, *, without: int = 0) -> Calibration:

@@ -14,6 +14,7 @@ import numpy as np
 
 import collsim
 from collsim.calibration.cases import used_time_s
+from collsim.calibration.observations import LEAST_SHARE
 from collsim.core.errors import CollsimError
 from collsim.core.operations import DTYPES
 from collsim.library import (
@@ -28,6 +29,7 @@ from collsim.library import (
     read_environment,
     system_of,
 )
+from collsim.library.costs.hosts import around_s
 from collsim.simulation.result import Row
 from collsim.topology import Topology, load_topology
 
@@ -54,6 +56,7 @@ class TableCase(NamedTuple):
     scale: float
     nodes: int = 0
     host: str = "auto"
+    calls: int | None = None
 
 
 class TableRow(NamedTuple):
@@ -108,7 +111,7 @@ def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> TableRow:
     case = TableCase(
         row["system"], row["library"], row["launch"], row["env"], row["nvls"], int(row["gpus_per_thread"] or 0),
         int(row["ranks"]), row["op"], row["dtype"], int(row["size_bytes"]), row["matrix"], float(row["scale"] or 1),
-        int(row.get("nodes") or 0), entry["host"] or "auto",
+        int(row.get("nodes") or 0), entry["host"] or "auto", int(entry["calls"]) if entry["calls"] else None,
     )  # fmt: skip
     time_s = used_time_s(out_s, in_s, row["system"])
     return TableRow(
@@ -182,13 +185,20 @@ def gpus_of(case: TableCase) -> list[int]:
     return [node * cluster.node.n_gpus + gpu for node in range(case.nodes) for gpu in range(each)]
 
 
+def around_calls_s(case: TableCase) -> float:
+    """Return by how much a row of few calls is longer than one of the usual number."""
+    return around_s(case.library, case.calls) if case.launch == "stream" else 0.0
+
+
 def simulate(case: TableCase, profile: Profile | None = None) -> Row:
     """Return the row that collsim predicts, told what the log says; with the shipped profile by default."""
     launch = {"launch": "graph"} if case.launch == "graph" else {"registered": case.launch == "registered"}
     options: dict[str, Any] = {"rank_list": gpus_of(case), "gpus_per_thread": max(case.gpus_per_thread, 1), **launch}
     options["host"] = case.host
     options["one_process"] = 1 < case.ranks <= case.gpus_per_thread  # one thread that starts all of them
-    options["profile"] = profile or lent_profile(case.system)
+    constants = profile or lent_profile(case.system)
+    more_s = around_calls_s(case)
+    options["profile"] = replace(constants, launch_s=constants.launch_s + more_s) if more_s else constants
     size: int | None = case.size_bytes
     if case.op == "all_to_all_v":
         size, options["matrix"] = None, np.array(matrix_bytes(case.matrix, case.scale), dtype=np.int64)
@@ -286,6 +296,7 @@ def alpha_beta(train: Sequence[TableRow]) -> Predictor:
 
     An operation that was not measured takes what all measured ones of its kind (rings, messages) give together; runs
     that force the algorithm count only where there is no other. Graph replay and registered buffers are fitted apart.
+    What lies around a row of few calls is known here as it is to collsim.
     """
     groups: dict[tuple[str, str, bool], list[TableRow]] = defaultdict(list)
     for row in train:
@@ -295,7 +306,10 @@ def alpha_beta(train: Sequence[TableRow]) -> Predictor:
     fits: dict[tuple[str, str, bool], tuple[float, float]] = {}
     for key, rows in groups.items():
         free = [row for row in rows if "NCCL_ALGO" not in row.case.env and "NCHANNELS" not in row.case.env] or rows
-        fits[key] = fit_alpha_beta((*steps_and_bytes(row.case), row.time_s) for row in free)
+        fits[key] = fit_alpha_beta(
+            (*steps_and_bytes(row.case), max(row.time_s - around_calls_s(row.case), row.time_s * LEAST_SHARE))
+            for row in free
+        )
 
     def predict_alpha_beta(case: TableCase) -> Prediction | None:
         world = case.launch != "stream"
@@ -303,7 +317,7 @@ def alpha_beta(train: Sequence[TableRow]) -> Predictor:
             if (case.system, name, world) in fits:
                 alpha, beta = fits[case.system, name, world]
                 steps, sent = steps_and_bytes(case)
-                return Prediction(alpha * steps + beta * sent)
+                return Prediction(alpha * steps + beta * sent + around_calls_s(case))
         return None
 
     return predict_alpha_beta

@@ -20,6 +20,7 @@ from collsim.calibration.logs.printed_rows import Choice
 from collsim.calibration.logs.reading import read_tests
 from collsim.core.errors import Fault, InputError, UnknownNameError
 from collsim.core.operations import OPERATIONS, REDUCTIONS, dtype_bytes
+from collsim.library.costs.hosts import USUAL_CALLS
 from collsim.simulation.request.groups import Lists
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class MeasuredCase:
         Whether all ranks are threads of one process.
     host : str
         Kind of host, ``auto`` if the log shows none.
+    calls : int or None
+        Over how many calls in a row a time is the mean, where these are fewer than usual.
     matrix : tuple of tuple of int or None
         Bytes from row to column of an ``all_to_all_v``.
     groups : str or None
@@ -99,6 +102,7 @@ class MeasuredCase:
     gpus_per_thread: int | None = None
     one_process: bool = False
     host: str = "auto"
+    calls: int | None = None
     matrix: ByteMatrix | None = None
     groups: str | None = None
     seats: tuple[tuple[int, int], ...] = ()
@@ -326,6 +330,7 @@ def _section(test: Test, file: str, library: str | None, given: Mapping[str, str
         gpus_per_thread=run.gpus_per_thread,
         one_process=(run.threads or 0) * (run.gpus_per_thread or 0) == test.ranks,
         host="virtual" if run.virtual else "auto",
+        calls=run.iterations if 0 < (run.iterations or 0) < USUAL_CALLS else None,
         groups=Lists(run.members).text if run.members else None,
         seats=_unlike_first(run.seats, test.ranks * max(1, len(run.members))),
     )

@@ -13,6 +13,7 @@ from collsim.core.errors import CollsimError
 from collsim.core.progress import steps
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Protocol
+from collsim.library.costs.hosts import around_s
 from collsim.simulation.lowering import Lowered, LoweredRun, as_seen, lower, prepare
 from collsim.simulation.timing import device_time_s, kernel_costs
 from collsim.topology import Topology
@@ -25,6 +26,8 @@ the first to use a kernel."""
 LEAST_STEP, SMALL_STEP, SMALL_BYTES = 1.9, 3.9, 2**16
 """Sizes of one log that are fitted are at least the first factor apart, small ones, whose times hardly differ, the
 second; more tell nothing new and cost time."""
+LEAST_SHARE = 0.1
+"""At least so much of a time is the call, whatever lies around a row of calls."""
 MOST_TRANSFERS = 64_000
 """A row whose schedule is larger is left out of a fit: it would take longer than all others together."""
 
@@ -37,6 +40,7 @@ class Observation:
     ----------
     row : Measured
     time_s : float
+        As of the usual number of calls in a row.
     launch : str
         ``stream``, ``graph`` or ``registered``.
     family, proto, algo : str
@@ -180,9 +184,10 @@ def observe(
         if len(lowered.transfers) > most_transfers:
             refused[f"its schedule has more than {most_transfers} transfers"] += 1
             continue
-        found.append(
-            Observation(row, row.time_s(topology.name), launch_of(case), family, proto, algo, lowered, lowered.run)
-        )
+        time_s = row.time_s(topology.name)
+        if case.launch == "stream":
+            time_s = max(time_s - around_s(case.library or library, case.calls), time_s * LEAST_SHARE)
+        found.append(Observation(row, time_s, launch_of(case), family, proto, algo, lowered, lowered.run))
     return found, dict(refused)
 
 

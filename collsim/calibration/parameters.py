@@ -74,8 +74,8 @@ HIDDEN_KEYS = (
     ("messages", "LL", "base_s"),
     ("messages", "LL", "peer_overhead_s"),
 )
-"""What rows that begin with the floor do not tell: the hop of a ring, and where messages start. Chunks that follow each
-other along a chain tell its hop all the same."""
+"""What rows that begin with the floor do not tell: the hop of a ring, and where messages start, as long as it is not
+later than the floor. Chunks that follow each other along a chain tell its hop all the same."""
 HOP = 2.0
 """Factor of `FITTED` for the latency of a hop of lines that are passed on while they arrive: it is that of loads and
 stores over NVLink, which differs less from one generation to the next than what libraries add does (chosen)."""
@@ -157,7 +157,7 @@ def parameters_of(
     """
     unfitted, shared = (NETWORK, SHARED_BETWEEN) if between else (UNFITTED, SHARED)
     floor = _floor(profile, observations) if profile.floor_s and not between else None
-    hides = floor is not None and floor.told
+    hides, floor_s = floor is not None and floor.told, floor.start if floor is not None else 0.0
     full = all_full(observations)
     found: dict[tuple[str, str, str], Parameter] = {}
     for kernel, proto in sorted({(entry.family, entry.proto) for entry in observations}):
@@ -169,7 +169,7 @@ def parameters_of(
                 costs.zero_copy and key not in ZERO_COPY and family in MESSAGES
             )
             hop = costs.cut_through and key == "message_overhead_s"
-            fixed = fixed or (hides and (family, proto, key) in HIDDEN_KEYS)
+            fixed = fixed or (hides and (family, proto, key) in HIDDEN_KEYS and value <= floor_s)
             if not fixed and value is not None and 0 < value < math.inf:
                 place = (family, "" if key in shared else proto, key)
                 families = tuple(name for name in FAMILIES if source_of(name, key, profile) == family)

@@ -21,6 +21,7 @@ from collsim.simulation.lowering import Lowered, LoweredRun, layout_of, refuse_t
 
 __all__ = [
     "HEADS_OF_FITS",
+    "empty_chunks",
     "filling_bytes",
     "hands_on",
     "heads_of",
@@ -38,6 +39,9 @@ __all__ = [
 HEADS_OF_FITS = 8
 """Fits hold 2 to 8 GPUs at all sizes; of 64 and 72 only logs from 512 MiB on, with full chunks, are public."""
 
+CHUNK_GRAIN_BYTES = 16
+"""Least chunk of a ring's all-reduce (src/device/all_reduce.h of NCCL and RCCL): what is left for the last loop is
+dealt to the ranks in whole multiples of it."""
 LEAST_CHUNK_BYTES = 16 * KIB
 """Smallest chunk that NCCL takes where switches add; the base holds how long those take to fill a channel."""
 
@@ -147,6 +151,14 @@ def stores_of(lowered: Lowered) -> Float:
     element_bytes = DTYPES[lowered.dtype] if told is None or told.reduces else 1
     passes_on = adds & (step < step.max(initial=0, where=adds))
     return np.where(passes_on, 0.0, LINE_BYTES / element_bytes - FEWEST_STORES)
+
+
+def empty_chunks(lowered: Lowered) -> int:
+    """Return how many chunks of a ring's all-reduce are empty: one for each rank, of at least `CHUNK_GRAIN_BYTES`."""
+    schedule = lowered.schedule
+    if schedule.op != "all_reduce" or schedule.algo != "ring":
+        return 0
+    return max(schedule.n_ranks - -(-schedule.size_bytes // CHUNK_GRAIN_BYTES), 0)
 
 
 def peers_of(lowered: Lowered) -> int:

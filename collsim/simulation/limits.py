@@ -22,6 +22,7 @@ from collsim.library.costs.channel_costs import Bool, Origin, Protocol, soft_max
 from collsim.library.costs.laws import Work, cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
 from collsim.simulation.demand import (
+    empty_chunks,
     filling_bytes,
     hands_on,
     heads_of,
@@ -122,7 +123,7 @@ class Parts:
         """Add what a call takes on the device beside its transfers, *once_s* altogether."""
         costs, network = both_costs
         between = once_between(lowered, run, network)
-        told = {"base_s": costs.base_s}
+        told = {"base_s": costs.start_s(empty_chunks(lowered))}
         if is_grouped(lowered, costs):
             told["channel_overhead_s"] = costs.channel_overhead_s * messages_of(lowered, run).channels_for_all
             begin_s, left_s = sum(told.values()), max(once_s - sum(between.values()), 0.0)

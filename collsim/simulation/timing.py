@@ -33,6 +33,7 @@ from collsim.schedule import Schedule, Transfers
 from collsim.simulation.arrivals import with_arrivals
 from collsim.simulation.calls_in_a_row import busiest, channel_of_rank, shown_of_chain
 from collsim.simulation.demand import (
+    empty_chunks,
     filling_bytes,
     hands_on,
     heads_of,
@@ -392,7 +393,8 @@ def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_byt
     """Return the seconds of a call on the device beside its transfers of such sizes, which are no grouped messages."""
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     around_s = costs.around_s(peers_of(lowered), lowered.schedule.size_bytes)
-    once_s = costs.once_s(filling_bytes(lowered, size_bytes, costs), hands_on=hands_on(lowered))
+    filling = filling_bytes(lowered, size_bytes, costs)
+    once_s = costs.once_s(filling, hands_on=hands_on(lowered), empty_chunks=empty_chunks(lowered))
     return once_s + around_s + over_nodes_s
 
 

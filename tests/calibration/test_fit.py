@@ -121,6 +121,27 @@ def test_steps_that_the_host_hides_are_not_fitted(h100):
     assert told((2, 2, 2)) == (False, True)
 
 
+@pytest.mark.parametrize(("base_s", "fitted"), [(6e-6, False), (16e-6, True)])
+def test_where_messages_start_is_hidden_only_below_the_floor(h100, base_s, fitted):
+    """Tiny sends that begin with the floor say nothing of a base that is sooner, and that a later one is wrong."""
+    topology = load_topology("hgx_h100")
+    ring = (("NCCL_ALGO", "Ring"), ("NCCL_PROTO", "LL"))
+    cases = [MeasuredCase("all_reduce", n, 512, library=LIBRARY, environment=ring) for n in (2, 2, 3)]
+    cases += [MeasuredCase("send_recv", n, 512, library=LIBRARY) for n in (2, 3)]
+    observations, _ = observe(made_rows(h100, cases), topology, h100, LIBRARY)
+    start = changed(h100, "messages", "LL", base_s=base_s)
+    found = {entry.name: entry for entry in parameters_of(start, observations)}
+    assert found["floor"].told
+    assert ("messages.LL.base" in found) is fitted
+
+
+def test_a_row_of_few_calls_is_fitted_as_one_of_many(h100):
+    case = MeasuredCase("all_reduce", 2, 2**20, library=LIBRARY)
+    rows = [made_row(case, 40e-6), made_row(replace(case, calls=2), 40e-6), made_row(replace(case, calls=1), 1e-6)]
+    observations, _ = observe(rows, load_topology("hgx_h100"), h100, LIBRARY)
+    assert [entry.time_s for entry in observations] == pytest.approx([40e-6, 40e-6 - 9e-6 * 0.45, 1e-7])
+
+
 def test_disturbed_rows_do_not_bend_the_fit(h100):
     truth = changed(h100, "ring", "Simple", base_s=18e-6)
     rows = made_rows(truth, ring_cases())

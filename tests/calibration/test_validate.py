@@ -291,6 +291,19 @@ def test_what_a_caller_says_against_a_log_is_told(write):
     assert warning.endswith("the list of ranks shows 2 hosts, the text says 3 nodes")
 
 
+def test_a_mean_of_few_calls_holds_more_of_what_lies_around_them(write):
+    """Half of 19 us with RCCL, of which the mean of twenty holds a twentieth; wires alone have nothing around them."""
+    text = log_text(ranks=8, rows=((2**12, 22.0),))
+    few = text.replace("iters: 20", "iters: 2")
+    assert few != text
+    two, twenty = (validate(write(one), "mi300x_ubb8").logs[0] for one in (few, text))
+    assert two.rows[0].predicted_s - twenty.rows[0].predicted_s == pytest.approx(8.55e-6, rel=1e-6)
+    assert "a row is the mean of 2 calls, 8.55 us longer than that of 20" in two.notes
+    assert not any("a row is the mean" in note for note in twenty.notes)
+    bare = [validate(write(one), "mi300x_ubb8", profile="ideal").logs[0].rows[0].predicted_s for one in (few, text)]
+    assert bare[0] == bare[1]
+
+
 def test_hosts_of_a_rack_are_one_domain(write):
     path = write(log_text(hosts=2, ranks=8))
     assert "2 hosts in one domain" in validate(path, "gb200_nvl72").logs[0].mapping

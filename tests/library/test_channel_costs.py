@@ -151,6 +151,28 @@ def test_calls_in_a_row_wait_for_one_hand_over_and_pay_each_chunk():
     assert broadcast_on_one_channel(costs, 64 * 2**20, 2**20) == pytest.approx(expected_s, rel=1e-9)
 
 
+def test_empty_chunks_take_of_the_start_but_no_more_than_all_of_it():
+    costs = Protocol(0.0, 10e9, base_s=12e-6, empty_overhead_s=1e-6)
+    assert [costs.start_s(empty) for empty in (0, 7, 20)] == pytest.approx([12e-6, 5e-6, 0.0])
+    assert costs.once_s(np.array([0.0]), empty_chunks=7) == pytest.approx(5e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "size", "empty"),
+    [("all_reduce", 8, 7), ("all_reduce", 72, 3), ("all_reduce", 128, 0), ("all_gather", 128, 0)],
+)
+def test_a_rings_all_reduce_of_few_bytes_has_empty_chunks(op, size, empty):
+    """A chunk has 16 bytes at least. Without the law the same ring takes 1.05 us more for each."""
+    profile = load_profile("mi300x_ubb8")
+    rings = {proto: replace(costs, empty_overhead_s=0.0) for proto, costs in profile.families["ring"].items()}
+    full = replace(profile, floor_s=0.0, families={**profile.families, "ring": rings})
+    took_s, full_s = (
+        collsim.simulate("mi300x_ubb8", op, size, profile=one).rows[0].time_s
+        for one in (replace(profile, floor_s=0.0), full)
+    )
+    assert full_s - took_s == pytest.approx(1.05e-6 * empty, abs=1e-12)
+
+
 def test_flags_let_a_chunk_through_while_it_arrives():
     # The bytes take 10 us: with flags a step takes less than both together and more than the longer of them,
     # (10^1.5 + 1^1.5)^(2/3) = 10.2097 us and (10^1.5 + 100^1.5)^(2/3) = 102.0973 us; without flags it takes both.

@@ -10,7 +10,7 @@ from collsim import simulate
 from collsim.calibration.logs.reading import read_tests
 from collsim.core.errors import InputError
 from collsim.library import load_library, load_profile
-from collsim.library.costs.hosts import HOSTS, _floor, as_hosted, checked_host, host_words, spread_of
+from collsim.library.costs.hosts import HOSTS, _floor, around_s, as_hosted, checked_host, host_words, spread_of
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +38,24 @@ def test_auto_is_bare_for_shipped_profiles_and_the_own_host_for_a_profile_of_own
 
 def test_the_host_that_was_measured_keeps_its_floor(h100):
     assert h100.host == "virtual"
-    assert as_hosted(h100, "virtual") == h100
+    assert replace(as_hosted(h100, "virtual"), thread_launch_s=h100.thread_launch_s) == h100
     ratio = HOSTS["virtual"].slower / HOSTS["bare"].slower
     assert as_hosted(h100, "bare").floor_s == pytest.approx(h100.floor_s / ratio)
+
+
+def test_further_gpus_of_a_thread_start_later_on_a_slower_host(h100):
+    """The figure is one of bare hosts, though the floor of this profile was measured on a virtual machine."""
+    assert as_hosted(h100).thread_launch_s == h100.thread_launch_s
+    assert as_hosted(h100, "virtual").thread_launch_s == pytest.approx(1.7 * h100.thread_launch_s)
+    assert as_hosted(h100, "8us").thread_launch_s == h100.thread_launch_s
+
+
+def test_a_row_of_few_calls_shares_what_lies_around_them():
+    """Twenty are usual; more do not take less, as far as is known, and of engines nothing is known."""
+    assert around_s("rccl-2.22", 2) == pytest.approx(19e-6 * (1 / 2 - 1 / 20))
+    assert around_s("nccl-2.28", 1) == pytest.approx(9e-6 * (1 - 1 / 20))
+    assert [around_s("rccl-2.22", calls) for calls in (None, 20, 100)] == [0.0] * 3
+    assert around_s("vllm-0.11", 2) == 0.0
 
 
 def test_calls_in_which_nobody_waits_for_another_host_start_sooner():

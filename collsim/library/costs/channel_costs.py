@@ -149,6 +149,9 @@ class Protocol:
     store_overhead_s : float
         What it adds to a step if threads that copy lines of LL out store one more element each: they store them one by
         one, a whole number of a line of eight bytes.
+    empty_overhead_s : float
+        By how much an all-reduce of a ring is done sooner for every chunk that is empty, because it has fewer elements
+        than ranks can share: a rank that waits has done its own part of the next step, and a hop takes less.
     copy_out_rate_Bps : float or None
         Rate of that copy, where the steps are slower than the memory of the GPU; None: that of the channel.
     keep_rate_Bps : float
@@ -207,6 +210,7 @@ class Protocol:
     softness: float = math.inf
     stepwise: bool = False
     store_overhead_s: float = 0.0
+    empty_overhead_s: float = 0.0
     copy_out_rate_Bps: float | None = None
     keep_rate_Bps: float = math.inf
     cut_through: bool = False
@@ -278,10 +282,14 @@ class Protocol:
         step_s = soft_max(2 * slice_s + 2 * self.slice_overhead_s, slice_s + overhead, SLICE_SHARPNESS)
         return np.asarray(np.maximum(step_s - 2 * slice_s, 0.0))
 
-    def once_s(self, size_bytes: Float, *, hands_on: bool = True) -> float:
+    def once_s(self, size_bytes: Float, *, hands_on: bool = True, empty_chunks: int = 0) -> float:
         """Return the seconds of a call besides its transfers: the base, and the copy out of the largest chunk."""
         fill_s = min(float(size_bytes.max(initial=0.0)), self.fill_limit_bytes) / self.fill_rate_Bps
-        return self.base_s + fill_s + self.hand_over_s(hands_on=hands_on)
+        return self.start_s(empty_chunks) + fill_s + self.hand_over_s(hands_on=hands_on)
+
+    def start_s(self, empty_chunks: int = 0) -> float:
+        """Return the base of a call of which so many chunks are empty."""
+        return max(self.base_s - self.empty_overhead_s * empty_chunks, 0.0)
 
     def hand_over_s(self, *, hands_on: bool) -> float:
         """Return for how long a call in a row of calls waits for what its ranks hand on, if any does."""

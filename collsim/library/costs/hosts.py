@@ -3,6 +3,9 @@
 A call takes at least the `floor` of a profile, because its host needs so long to enqueue one. That is a figure of the
 machine that was measured, not of its GPUs: a profile says on which kind of host (`Profile.host`), and calls on another
 kind take the floor times the ratio of both. A graph that is replayed leaves the host out.
+
+A test program times a row of calls from the first that the host starts to its notice that the last is done. What of
+that lies around the calls is shared by all of them: `around_s`.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collsim.library.costs.profile import Profile
 if TYPE_CHECKING:
     from collsim.library.library import Library
 
-__all__ = ["AUTO", "HOSTS", "Host", "as_hosted", "checked_host", "host_words", "spread_of"]
+__all__ = ["AUTO", "HOSTS", "USUAL_CALLS", "Host", "around_s", "as_hosted", "checked_host", "host_words", "spread_of"]
 
 AUTO, BARE = "auto", "bare"
 
@@ -52,7 +55,9 @@ HOSTS: Mapping[str, Host] = {
         "of NCCL, 8.4 to 9.6 measured on H200 with 2.21, over the 6 of bare hosts",
     ),
 }  # fmt: skip
-"""By name. Of the 1.7 as of the spread: machines of two to five sites, so they are not known better than that."""
+"""By name. Of the 1.7 as of the spread: machines of two to five sites, so they are not known better than that. A thread
+takes so many times as long for each further GPU too: of two H200 of a virtual machine the second starts 7.3 us later
+(NCCL 2.28.9, 8 B to 32 KiB), of public bare hosts 4 to 5."""
 SOONER = {"nccl": {"symmetric": 0.72, "rooted": 0.82, "fan": 0.82}}
 """Kernels of a library that take so many times as long to start, measured on two H200 with NCCL 2.32.3, where the
 host takes 10.25 us for others: those on symmetric memory 7.4; broadcast 9.0, reduce 7.5, gather 8.8 and scatter 8.3, in
@@ -62,6 +67,26 @@ LATER, LATER_FAMILIES = {"nccl": ((2, 32), 1.3)}, ("ring", "chain", "nvls")
 all-reduce, all-gather and reduce-scatter on two H200 up to 32 KiB take 12 to 14 us with 2.32.3, where the same kind of
 host has 10 with 2.28; broadcast, reduce and sends start no later, nor do replayed graphs. Which release between them it
 was is not known; tables with 2.29 show nothing of it."""
+
+AROUND_S, USUAL_CALLS = {"nccl": 9e-6, "rccl": 19e-6}, 20
+"""What a row of calls takes besides its calls, by the library, and how many calls a row has by default, of which the
+constants hold their share: the host's part of the first call, or that of the last on the device, and the notice of the
+end. Measured: two H200 with NCCL 2.28.9 take 7 to 8 us longer up to 256 KiB if a row is one call, 10 us at 2 MiB and
+15 us at 16 MiB, and half of that if it is two. Eight MI300X with RCCL: the mean of two calls (gpinkert/rccl-profile,
+config.yaml) is 7.2 to 9.4 us longer than that of twenty at another site (hisohara/ai-scripts), at every size from 8 B
+to 32 MiB, whether host or links decide: 8.6 us in the median, over 1/2 less 1/20."""
+
+
+def around_s(library: str, calls: int | None) -> float:
+    """Return by how much the mean of so many calls in a row is longer than that of the usual number; 0 if that is less.
+
+    >>> around_s("rccl-2.22", 2) * 1e6
+    8.55
+    >>> around_s("rccl-2.22", None)
+    0.0
+    """
+    per_row_s = AROUND_S.get(library.partition("-")[0], 0.0)
+    return per_row_s * max(1 / (calls or USUAL_CALLS) - 1 / USUAL_CALLS, 0.0)
 
 
 def checked_host(value: object) -> str:
@@ -88,7 +113,7 @@ def as_hosted(profile: Profile, host: str = AUTO, library: Library | None = None
     """Return the constants of calls that a host of a kind starts, or one that takes the time *host*.
 
     ``auto`` is the host that was measured, if the profile does not say of which kind it was (it may be that of the
-    user), and ``bare`` otherwise.
+    user), and ``bare`` otherwise. What further GPUs of a thread take is a figure of bare hosts, whichever was measured.
     """
     if not profile.floor_s:
         return profile
@@ -99,7 +124,8 @@ def as_hosted(profile: Profile, host: str = AUTO, library: Library | None = None
         name: launched if name == "graph" else _started(launched, floor_s, told, factors)
         for name, launched in profile.launches.items()
     }
-    return replace(_started(profile, floor_s, told, factors), launches=launches)
+    wait_s = profile.thread_launch_s * (1.0 if own else HOSTS[_kind(profile, host)].slower)
+    return replace(_started(profile, floor_s, told, factors), launches=launches, thread_launch_s=wait_s)
 
 
 def host_words(profile: Profile, host: str, launch: str) -> str:
@@ -127,9 +153,14 @@ def spread_of(measured: str, host: str) -> float:
     return HOSTS[kind].spread if kind in HOSTS and kind != measured else 1.0
 
 
+def _kind(profile: Profile, host: str) -> str:
+    """Return the kind of host that is asked for; empty: that of a profile that does not say which it was."""
+    return host if host != AUTO else BARE if profile.host else ""
+
+
 def _floor(profile: Profile, host: str) -> tuple[float, Origin | None]:
     """Return what a call takes at least, and where that is from if not from the profile."""
-    kind = host if host != AUTO else BARE if profile.host else ""
+    kind = _kind(profile, host)
     if not kind or kind == profile.host:
         return profile.floor_s, None
     if kind not in HOSTS:

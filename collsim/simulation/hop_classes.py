@@ -34,8 +34,8 @@ MOST_NEAR_HOPS = 4_000_000
 seconds for so many)."""
 MOST_ROUNDS = 4
 TIMES_ONE_WAIT = 4
-"""So many times as many of rings are simulated before not even one wait tells hops apart: then times were 32 % too short to
-140 % too long, as who is just behind another stands for all, and what meets on a link is spread over all of a kind."""
+"""So many times as many of rings are simulated before not even one wait tells hops apart: then times were 32 % too
+short to 140 % too long, as who is just behind another stands for all, and links of a kind are pooled."""
 LOAD_STEP = 0.01
 """Links are only nearly alike if they are of one kind and their loads differ by no more (chosen: hundreds of kinds)."""
 

@@ -54,12 +54,17 @@ NVLS_SEEN = {"NCCL_NVLS_ENABLE": "1"}
 """Where the tables do not say that the machine hides NVLS, it did not."""
 
 
+STARTED_BYTES = 2**16
+"""Below this bytes take next to nothing of a call, and what is left is its start and its steps (chosen)."""
+
+
 class Fit(NamedTuple):
     """Where the fit of a system starts: a file of `STARTS`, or the shipped profile of a relative.
 
     Which GPUs follow, and clusters whose nodes are that system; on which kind of host the logs were taken; whether the
-    relative has the same GPU; who lends the intervals of kernels of which no row can be left out; and whether channels
-    of messages, of which no log was fitted, store as fast as those of rings, because a port binds both.
+    relative has the same GPU; who lends the intervals of kernels of which no row can be left out; whether channels
+    of messages, of which no log was fitted, store as fast as those of rings, as a port binds both; and systems with
+    the same die, clocks and links, whose rows below `STARTED_BYTES` tell when kernels start.
     """
 
     start: str
@@ -69,6 +74,7 @@ class Fit(NamedTuple):
     alike: bool = False
     lender: str = ""
     as_rings: bool = False
+    twins: tuple[str, ...] = ()
 
 
 class Between(NamedTuple):
@@ -91,7 +97,7 @@ class Between(NamedTuple):
 
 
 FITS = {
-    "hgx_h100": Fit("nvlink", ("H100", "H800"), ("h100_rail",), "virtual"),
+    "hgx_h100": Fit("nvlink", ("H100", "H800"), ("h100_rail",), "virtual", twins=("hgx_h200",)),
     "gh200_quad": Fit("hgx_h100", ("GH200",), ("alps",), lender="hgx_h100"),
     "hgx_b200": Fit("blackwell", ("B200",), lender="hgx_h100"),
     "gb200_nvl72": Fit("hgx_b200", ("GB200",), alike=True, lender="hgx_b200"),
@@ -144,6 +150,7 @@ def as_case(row: TableRow) -> Measured:
         gpus_per_thread=max(case.gpus_per_thread, 1),
         one_process=1 < case.ranks <= case.gpus_per_thread,
         calls=case.calls,
+        replays=case.replays,
         library=known_library(told),
         environment=tuple(sorted((NVLS_SEEN | variables(case)).items())),
         matrix=matrix,
@@ -180,7 +187,13 @@ def fit(system: str, *, without: int = 0) -> Calibration:
     """Return the calibration of a system; to no row of *without* ranks."""
     start, topology = start_profile(system), topology_of(system)
     rows = [row for row in rows_of(system) if row.case.ranks != without]
-    found = fit_profile(rows, topology, start=start, alike=FITS[system].alike)
+    twins = [
+        row
+        for twin in FITS[system].twins
+        for row in rows_of(twin)
+        if row.case.ranks != without and row.case.size_bytes < STARTED_BYTES
+    ]
+    found = fit_profile(rows, topology, start=start, alike=FITS[system].alike, twins=twins)
     levels = {peer_level(topology, range(row.case.ranks), read_environment(dict(row.case.environment))) for row in rows}
     if FITS[system].lender:
         found = with_lent(found, FITS[system].lender)

@@ -325,8 +325,7 @@ def few(seen: Sequence[Seen], most: int) -> list[Seen]:
 def time_s(row: Observation, costs: Protocol) -> float:
     """Return the time of a row with such costs between nodes."""
     profile = row.run.profile
-    wait_s = (row.gpus_per_thread - 1) * profile.thread_launch_s
-    return call_time_s(row.device_s(costs), profile.floor_s, wait_s)
+    return call_time_s(row.device_s(costs), profile.floor_s, row.wait_s(profile))
 
 
 def _residual(law: Law, entry: Seen, logs: Floats, moved: str = "") -> float:

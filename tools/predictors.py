@@ -29,7 +29,7 @@ from collsim.library import (
     read_environment,
     system_of,
 )
-from collsim.library.costs.hosts import around_s
+from collsim.library.costs.hosts import around_s, in_a_row
 from collsim.simulation.result import Row
 from collsim.topology import Topology, load_topology
 
@@ -57,6 +57,7 @@ class TableCase(NamedTuple):
     nodes: int = 0
     host: str = "auto"
     calls: int | None = None
+    replays: int | None = None
 
 
 class TableRow(NamedTuple):
@@ -112,6 +113,7 @@ def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> TableRow:
         row["system"], row["library"], row["launch"], row["env"], row["nvls"], int(row["gpus_per_thread"] or 0),
         int(row["ranks"]), row["op"], row["dtype"], int(row["size_bytes"]), row["matrix"], float(row["scale"] or 1),
         int(row.get("nodes") or 0), entry["host"] or "auto", int(entry["calls"]) if entry["calls"] else None,
+        int(entry["replays"]) if entry["replays"] else None,
     )  # fmt: skip
     time_s = used_time_s(out_s, in_s, row["system"])
     return TableRow(
@@ -187,7 +189,7 @@ def gpus_of(case: TableCase) -> list[int]:
 
 def around_calls_s(case: TableCase) -> float:
     """Return by how much a row of few calls is longer than one of the usual number."""
-    return around_s(case.library, case.calls) if case.launch == "stream" else 0.0
+    return around_s(case.library, case.calls, case.launch) if case.launch != "registered" else 0.0
 
 
 def simulate(case: TableCase, profile: Profile | None = None) -> Row:
@@ -196,9 +198,9 @@ def simulate(case: TableCase, profile: Profile | None = None) -> Row:
     options: dict[str, Any] = {"rank_list": gpus_of(case), "gpus_per_thread": max(case.gpus_per_thread, 1), **launch}
     options["host"] = case.host
     options["one_process"] = 1 < case.ranks <= case.gpus_per_thread  # one thread that starts all of them
-    constants = profile or lent_profile(case.system)
-    more_s = around_calls_s(case)
-    options["profile"] = replace(constants, launch_s=constants.launch_s + more_s) if more_s else constants
+    options["profile"] = in_a_row(
+        profile or lent_profile(case.system), case.library, case.calls, case.launch, case.replays
+    )
     size: int | None = case.size_bytes
     if case.op == "all_to_all_v":
         size, options["matrix"] = None, np.array(matrix_bytes(case.matrix, case.scale), dtype=np.int64)

@@ -54,6 +54,8 @@ class Sizes(NamedTuple):
 RANKS = ", with two numbers of ranks"
 RANGES = {
     "base": Sizes("8", "64K"),
+    "threads_overhead": Sizes("8", "256K"),
+    "exchange_overhead": Sizes("8", "256K", ops=("all_gather", "reduce_scatter")),
     "message_overhead": Sizes("8", "1M", ranks=True, words=RANKS),
     "turn": Sizes("256K", "64M", ranks=True, words=", with two numbers of GPUs a node"),
     "small_overhead": Sizes("8", "256K", ranks=True, words=RANKS),

@@ -20,7 +20,8 @@ from collsim.calibration.logs.printed_rows import Choice
 from collsim.calibration.logs.reading import read_tests
 from collsim.core.errors import Fault, InputError, UnknownNameError
 from collsim.core.operations import OPERATIONS, REDUCTIONS, dtype_bytes
-from collsim.library.costs.hosts import USUAL_CALLS
+from collsim.library.costs.hosts import USUAL_CALLS, USUAL_REPLAYED
+from collsim.library.costs.profile import REPLAYS
 from collsim.simulation.request.groups import Lists
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class MeasuredCase:
         Kind of host, ``auto`` if the log shows none.
     calls : int or None
         Over how many calls in a row a time is the mean, where these are fewer than usual.
+    replays : int or None
+        How many times in a row a graph is replayed, where that is fewer than usual.
     matrix : tuple of tuple of int or None
         Bytes from row to column of an ``all_to_all_v``.
     groups : str or None
@@ -103,6 +106,7 @@ class MeasuredCase:
     one_process: bool = False
     host: str = "auto"
     calls: int | None = None
+    replays: int | None = None
     matrix: ByteMatrix | None = None
     groups: str | None = None
     seats: tuple[tuple[int, int], ...] = ()
@@ -330,11 +334,19 @@ def _section(test: Test, file: str, library: str | None, given: Mapping[str, str
         gpus_per_thread=run.gpus_per_thread,
         one_process=(run.threads or 0) * (run.gpus_per_thread or 0) == test.ranks,
         host="virtual" if run.virtual else "auto",
-        calls=run.iterations if 0 < (run.iterations or 0) < USUAL_CALLS else None,
+        calls=_few_calls(run),
+        replays=run.graph_launches if 0 < (run.graph_launches or 0) < REPLAYS else None,
         groups=Lists(run.members).text if run.members else None,
         seats=_unlike_first(run.seats, test.ranks * max(1, len(run.members))),
     )
     return Section(case, file, test.first_line, run.hosts, test.source, (*test.warnings, *notes), test)
+
+
+def _few_calls(run: LogRun) -> int | None:
+    """Return over how many calls in a row, of all replays of a graph, a time is the mean; None if these are not few."""
+    replayed = run.launch == "graph"
+    calls = (run.iterations or 0) * ((run.graph_launches or 0) if replayed else 1)
+    return calls if 0 < calls < (USUAL_REPLAYED if replayed else USUAL_CALLS) else None
 
 
 def _unlike_first(seats: tuple[tuple[int, int], ...], ranks: int) -> tuple[tuple[int, int], ...]:

@@ -80,7 +80,7 @@ class _Model:
         self.observations, self.profile, self.parameters = observations, profile, parameters
         self.own = [[k for k, p in enumerate(parameters) if p.is_of(entry)] for entry in observations]
         self.floor = next((k for k, p in enumerate(parameters) if p.key == "floor_s"), None)
-        self.waits_s = (np.array([entry.gpus_per_thread for entry in observations]) - 1) * profile.thread_launch_s
+        self.waits_s = np.array([entry.wait_s(profile) for entry in observations])
         self.log_measured = np.log([entry.time_s for entry in observations])
         self.last: tuple[bytes, Floats] = (b"", np.zeros(0))
 

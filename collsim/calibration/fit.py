@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -19,7 +19,7 @@ from collsim.calibration.gathered import checked_options, named_topology
 from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.log_placement import on_one_domain
 from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
-from collsim.calibration.parameters import costs_of, parameters_of
+from collsim.calibration.parameters import Parameter, costs_of, parameters_of
 from collsim.calibration.scatters import residuals_of, scatter_of
 from collsim.calibration.soundness import sound_rows
 from collsim.calibration.validate import DEFAULT_RCCL, nothing_left
@@ -31,6 +31,11 @@ from collsim.topology import Topology
 
 __all__ = ["calibrate", "fit_profile", "gather_rows", "scatter_of"]
 
+UNTOLD = (("messages", "Simple"),)
+"""Kernels whose start small rows do not tell: so few bytes take few channels, and other numbers of ranks others."""
+STARTS, HANDS_OVER = ("base_s", "threads_overhead_s", "exchange_overhead_s"), "rooted"
+"""What small rows of a machine with the same GPUs tell: when kernels start, not how fast bytes then flow; of a kernel
+whose calls overlap `message_overhead_s` is a part of that."""
 LEAST_ROWS = 3
 """Fewer rows of a way to launch are not fitted: they could not be told from noise."""
 START = {"gfx": "mi300x_ubb8", "": "hgx_h100"}
@@ -133,10 +138,13 @@ def fit_profile(
     name: str | None = None,
     start: str | Profile = "auto",
     alike: bool = False,
+    twins: Sequence[Measured] = (),
 ) -> Calibration:
     """Fit the constants of a profile to rows on *topology*; see `calibrate`.
 
     *alike* says that the start is of the same GPU, so that its constants are known better than those of a relative.
+    *twins* are small rows of another machine with the same die and links: to all rows together when kernels start is
+    fitted, and then the rest to the others alone.
 
     Raises
     ------
@@ -173,6 +181,11 @@ def fit_profile(
         systems=(topology.name,), gpus=(), library=library, host="", derived="",
         accuracy={}, launches={}, source="", sha256="",
     )  # fmt: skip
+    of_twins = [
+        entry
+        for entry in undisturbed(observe(thinned(twins), topology, relative, library)[0])
+        if (entry.family, entry.proto) not in UNTOLD
+    ]
     constants: list[Constant] = []
     residuals: list[Residual] = []
     for launch in ("stream", "graph", "registered"):
@@ -182,6 +195,14 @@ def fit_profile(
             continue
         before = profile if launch == "stream" else _as_launched(profile, relative.launches.get(launch, relative))
         fitted, its_constants, its_residuals = _fit_launch(here, before, launch, alike=alike)
+        if more := [entry for entry in of_twins if entry.launch == launch]:
+            starts = _Starts(more, here)
+            begun, told, seen = _fit_launch([*here, *more], fitted, launch, alike=alike, only=starts.tell)
+            begins = starts.given(before, begun)
+            fitted, others, its_residuals = _fit_launch(here, begins, launch, alike=alike, only=starts.leave)
+            its_constants = _later(_later(its_constants, others), told)
+            its_residuals += seen[len(here) :]
+            fitted = replace(starts.given(fitted, begun), accuracy=scatter_of(its_residuals))
         constants += its_constants
         residuals += its_residuals
         profile = fitted if launch == "stream" else replace(profile, launches={**profile.launches, launch: fitted})
@@ -263,10 +284,16 @@ def _title(topology: Topology, observations: Sequence[Observation], library: str
 
 
 def _fit_launch(
-    observations: Sequence[Observation], before: Profile, launch: str, *, alike: bool
+    observations: Sequence[Observation],
+    before: Profile,
+    launch: str,
+    *,
+    alike: bool,
+    only: Callable[[Parameter], bool] = lambda _: True,
 ) -> tuple[Profile, list[Constant], list[Residual]]:
-    """Return the profile of one way to launch with what was found."""
+    """Return the profile of one way to launch with what was found of the constants that *only* picks."""
     parameters = parameters_of(before, observations, relaunched=launch != "stream", alike=alike)
+    parameters = list(filter(only, parameters))
     found = estimate(observations, before, parameters)
     costs, floor_s = costs_of(before, parameters, found.logs)
     told = {(entry.family, entry.proto) for entry in observations}
@@ -286,6 +313,45 @@ def _fit_launch(
     return replace(before, families=families, floor_s=floor_s, accuracy=scatter_of(residuals)), constants, residuals
 
 
+def _later(first: Sequence[Constant], second: Sequence[Constant]) -> list[Constant]:
+    """Return the constants of a fit with those that another one after it found, from where the first one started."""
+    starts = {entry.name: entry.start for entry in first}
+    later = {entry.name: replace(entry, start=starts.get(entry.name, entry.start)) for entry in second}
+    return [later.pop(entry.name, entry) for entry in first] + list(later.values())
+
+
+class _Starts:
+    """What small rows tell beside *others*: when the kernels that they run start, and the floor."""
+
+    def __init__(self, rows: Sequence[Observation], others: Sequence[Observation]) -> None:
+        self.rows = rows
+        kernels, shown = ({(entry.family, entry.proto) for entry in seen} for seen in (rows, others))
+        self.left = shown - kernels
+
+    def tell(self, parameter: Parameter) -> bool:
+        """Return True for a constant that they tell."""
+        if parameter.key == "floor_s":
+            return True
+        return parameter.key in _starts_of(parameter.family) and any(map(parameter.is_of, self.rows))
+
+    def leave(self, parameter: Parameter) -> bool:
+        """Return True for a constant that they do not tell."""
+        return not self.tell(parameter)
+
+    def given(self, profile: Profile, begun: Profile) -> Profile:
+        """Return a profile whose kernels start as those of another, but for what the other rows alone show."""
+        families = {family: dict(protocols) for family, protocols in profile.families.items()}
+        places = {(family, proto) for family, protocols in families.items() for proto in protocols}
+        for family, proto in places - self.left:
+            known = {key: getattr(begun.families[family][proto], key) for key in _starts_of(family)}
+            families[family][proto] = replace(families[family][proto], **known)
+        return replace(profile, families=families, floor_s=begun.floor_s)
+
+
+def _starts_of(family: str) -> tuple[str, ...]:
+    return (*STARTS, *(("message_overhead_s",) if family == HANDS_OVER else ()))
+
+
 def _as_launched(fitted: Profile, launched: Profile) -> Profile:
     """Return fitted constants of stream launches with the flags of another way to launch."""
     families = {
@@ -299,7 +365,10 @@ def _as_copied(costs: Protocol, launched: Protocol) -> Protocol:
     """Return constants for buffers that another way to launch registers, or not, and how fast channels then are."""
     rate_Bps = launched.one_way_rate_Bps if costs.one_way_rate_Bps is None else costs.one_way_rate_Bps
     kept_Bps = launched.keep_rate_Bps
-    return replace(costs, zero_copy=launched.zero_copy, one_way_rate_Bps=rate_Bps, keep_rate_Bps=kept_Bps)
+    return replace(
+        costs, zero_copy=launched.zero_copy, one_way_rate_Bps=rate_Bps, keep_rate_Bps=kept_Bps,
+        exchange_overhead_s=launched.exchange_overhead_s,
+    )  # fmt: skip
 
 
 def _as_registered(fitted: Profile) -> Profile:

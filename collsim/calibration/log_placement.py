@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from collsim.calibration.cases import MeasuredCase
 from collsim.core.units import format_count
-from collsim.library.costs.hosts import around_s
+from collsim.library.costs.hosts import in_a_row
 from collsim.topology import Cluster, Topology
 
 if TYPE_CHECKING:
@@ -151,8 +151,6 @@ def predicted(
     gpus = gpus_of(call, topology)
     if node_order:
         gpus = [gpu for node in node_order for gpu in gpus if topology.wiring.coordinates.node[gpu] == node]
-    more_s = around_s(call.library or profile.library, call.calls)
-    if more_s and call.launch == "stream" and profile.floor_s:
-        profile = replace(profile, launch_s=profile.launch_s + more_s)
+    profile = in_a_row(profile, call.library or profile.library, call.calls, call.launch, call.replays)
     asked = prepare(topology, call.op, rank_list=gpus, profile=profile, **options)
     return predict(*asked._replace(question=replace(asked.question, of_log=True, one_of_many=one_of_many)))

@@ -14,6 +14,7 @@ from collsim.core.progress import steps
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Protocol
 from collsim.library.costs.hosts import around_s
+from collsim.library.costs.profile import REPLAYS
 from collsim.simulation.lowering import Lowered, LoweredRun, as_seen, lower, prepare
 from collsim.simulation.timing import device_time_s, kernel_costs
 from collsim.topology import Topology
@@ -82,6 +83,11 @@ class Observation:
     def gpus_per_thread(self) -> int:
         """Number of GPUs that each host thread started work on; one if the log does not say."""
         return self.row.case.gpus_per_thread or 1
+
+    def wait_s(self, profile: Profile) -> float:
+        """Return how much later the last GPU of a thread starts, of which each replay of a graph has a share."""
+        replays = (self.row.case.replays or REPLAYS) if self.launch == "graph" else 1
+        return (self.gpus_per_thread - 1) * profile.thread_launch_s / replays
 
     @property
     def over_nodes(self) -> bool:
@@ -185,8 +191,7 @@ def observe(
             refused[f"its schedule has more than {most_transfers} transfers"] += 1
             continue
         time_s = row.time_s(topology.name)
-        if case.launch == "stream":
-            time_s = max(time_s - around_s(case.library or library, case.calls), time_s * LEAST_SHARE)
+        time_s = max(time_s - around_s(case.library or library, case.calls, case.launch), time_s * LEAST_SHARE)
         found.append(Observation(row, time_s, launch_of(case), family, proto, algo, lowered, lowered.run))
     return found, dict(refused)
 

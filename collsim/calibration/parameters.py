@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 
 FITTED = {
     "base_s": 3.0,
+    "threads_overhead_s": 3.0,
+    "exchange_overhead_s": 3.0,
     "channel_overhead_s": 3.0,
     "peer_overhead_s": 3.0,
     "message_overhead_s": 3.0,
@@ -53,9 +55,10 @@ SHARED, SHARED_BETWEEN = ("softness",), ("softness", "link_share")
 TIED = {"rooted": "ring", "fan": "messages"}
 """Families whose constants are those of another one: a ring that broadcasts copies as a ring that reduces does, and the
 messages of a gather are messages."""
-OWN = {"rooted": ("base_s",)}
-"""Those that a tied family has for itself all the same: calls in a row hide a part of the base. A protocol that no row
-of it shows, where other protocols of it are told, has that of the other family instead of what stood before any log."""
+OWN = {"rooted": ("base_s", "message_overhead_s")}
+"""Those that a tied family has for itself all the same: calls in a row hide a part of the base, and what is then handed
+on is no step of a ring. A protocol that no row of it shows, where others of it are told, has that of the other family
+instead of what stood before any log."""
 BELOW = 0.98
 """Fractions between nodes start below their most: where a whole adapter is in use already, no derivative leads down."""
 FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.03
@@ -198,7 +201,7 @@ def _floor(profile: Profile, observations: Iterable[Observation]) -> Parameter:
     for entry in observations:
         costs = profile.protocol(entry.proto, entry.family)
         if entry.row.case.size_bytes <= TINY_BYTES and entry.device_s(costs) <= HIDDEN * profile.floor_s:
-            time_s = entry.time_s - (entry.gpus_per_thread - 1) * profile.thread_launch_s
+            time_s = entry.time_s - entry.wait_s(profile)
             tiny_s[entry.family, entry.proto].append(time_s)
             by_group[entry.family, entry.proto][entry.group].append(time_s)
     medians_s = {kernel: float(np.median(times)) for kernel, times in tiny_s.items()}

@@ -221,7 +221,7 @@ def _text(key: str, value: float) -> str:
     """Return a figure with its unit."""
     if key.endswith("_rate"):
         return f"{value / 1e9:.4g} GB/s"
-    if key == "fill_limit":
+    if key in ("fill_limit", "threads_full"):
         return f"{value / 1024:.0f} KiB"
     if key.endswith("overhead") or key in ("base", "floor", "thread_launch", "turn"):
         return f"{value * 1e6:.4g} us"

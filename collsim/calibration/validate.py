@@ -25,7 +25,7 @@ from collsim.core.errors import Fault, Faults, InputError, ModelError, Unsupport
 from collsim.core.progress import steps
 from collsim.core.units import format_time
 from collsim.library import DEFAULT_LIBRARY, Profile
-from collsim.library.costs.hosts import USUAL_CALLS, around_s
+from collsim.library.costs.hosts import USUAL_CALLS, USUAL_REPLAYED, around_s
 from collsim.simulation.request.prepare import Machine
 from collsim.simulation.row import width_notes
 from collsim.topology import Topology
@@ -323,9 +323,10 @@ def _gaps(logged: MeasuredCase, told: MeasuredCase) -> Iterator[str]:
         yield f"the choice of {logged.library} is not known for these GPUs: the fastest algorithm in the simulator"
     if logged.environment and told.library is None:
         yield f"without a library {', '.join(name for name, _ in logged.environment)} changes nothing"
-    more_s = around_s(told.library or "", logged.calls)
-    if more_s and logged.launch == "stream":
-        yield f"a row is the mean of {logged.calls} calls, {format_time(more_s)} longer than that of {USUAL_CALLS}"
+    if more_s := around_s(told.library or "", logged.calls, logged.launch):
+        graph = logged.launch == "graph"
+        calls, usual = (f"replayed {logged.calls}", USUAL_REPLAYED) if graph else (f"{logged.calls}", USUAL_CALLS)
+        yield f"a row is the mean of {calls} calls, {format_time(more_s)} longer than that of {usual}"
     if logged.registered > 1 and told.library is None:
         yield "symmetric buffers are predicted as registered ones"
     if logged.groups is not None:

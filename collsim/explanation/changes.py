@@ -9,7 +9,7 @@ from typing import Any
 from collsim.core.units import format_bandwidth
 from collsim.explanation.bench import Bench
 from collsim.explanation.findings import Chosen
-from collsim.explanation.removals import STEP_OVERHEADS
+from collsim.explanation.removals import ONCE_OVERHEADS, STEP_OVERHEADS
 from collsim.library import Profile
 from collsim.library.library import PROTOCOLS
 from collsim.simulation.request.fields import BY_NAME
@@ -26,7 +26,7 @@ OF_SHARP = ("all_reduce", "all_gather", "reduce_scatter")
 """Operations for which switches can add, or copy (`collsim.collectives.sharp`)."""
 HALVED = {
     "overheads of every step halved": STEP_OVERHEADS,
-    "overheads once a call halved": ("base_s", "channel_overhead_s", "peer_overhead_s"),
+    "overheads once a call halved": ONCE_OVERHEADS,
 }
 """What no flag sets: how fast library and GPU are."""
 

@@ -19,9 +19,12 @@ from collsim.library.library import PROTOCOLS
 from collsim.simulation.lowering import as_seen
 from collsim.topology import Topology
 
-__all__ = ["OVERLAP", "REMOVALS", "STEP_OVERHEADS", "Removal", "Site", "with_costs"]
+__all__ = ["ONCE_OVERHEADS", "OVERLAP", "REMOVALS", "STEP_OVERHEADS", "Removal", "Site", "with_costs"]
 
 
+ONCE_OVERHEADS = (
+    "base_s", "threads_overhead_s", "exchange_overhead_s", "channel_overhead_s", "peer_overhead_s",
+)  # fmt: skip
 STEP_OVERHEADS = ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "store_overhead_s", "turn_s")
 
 
@@ -161,8 +164,8 @@ REMOVALS = (
         ),
     ),
     Removal(
-        "latency", "overheads once a call", ("base_s", "channel_overhead_s", "peer_overhead_s"),
-        _set(("base_s", "channel_overhead_s", "peer_overhead_s")),
+        "latency", "overheads once a call", ONCE_OVERHEADS,
+        _set(ONCE_OVERHEADS),
     ),
     Removal(
         "latency", "overheads of every step",

@@ -23,6 +23,7 @@ __all__ = [
     "HEADS_OF_FITS",
     "empty_chunks",
     "filling_bytes",
+    "gathers_alone",
     "hands_on",
     "heads_of",
     "held_back",
@@ -159,6 +160,11 @@ def empty_chunks(lowered: Lowered) -> int:
     if schedule.op != "all_reduce" or schedule.algo != "ring":
         return 0
     return max(schedule.n_ranks - -(-schedule.size_bytes // CHUNK_GRAIN_BYTES), 0)
+
+
+def gathers_alone(lowered: Lowered) -> bool:
+    """Return True for a ring that gathers and adds nothing before."""
+    return lowered.schedule.op == "all_gather" and lowered.schedule.algo == "ring"
 
 
 def peers_of(lowered: Lowered) -> int:

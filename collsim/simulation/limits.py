@@ -24,6 +24,7 @@ from collsim.library.costs.message_costs import Messages, call_s, port_capacity_
 from collsim.simulation.demand import (
     empty_chunks,
     filling_bytes,
+    gathers_alone,
     hands_on,
     heads_of,
     held_back,
@@ -124,6 +125,10 @@ class Parts:
         costs, network = both_costs
         between = once_between(lowered, run, network)
         told = {"base_s": costs.start_s(empty_chunks(lowered))}
+        if costs.threads_overhead_s and not is_grouped(lowered, costs):
+            told["threads_overhead_s"] = costs.threads_s(lowered.schedule.size_bytes)
+        if exchange_s := costs.exchange_s(gathers=gathers_alone(lowered)):
+            told["exchange_overhead_s"] = exchange_s
         if is_grouped(lowered, costs):
             told["channel_overhead_s"] = costs.channel_overhead_s * messages_of(lowered, run).channels_for_all
             begin_s, left_s = sum(told.values()), max(once_s - sum(between.values()), 0.0)

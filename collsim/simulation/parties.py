@@ -91,7 +91,7 @@ def _party(
     """Return the groups of one run, prepared for the first draw; no thread starts more GPUs than there are."""
     threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
     skew_s = sum(fact.value for fact in topology.facts if fact.path == "cpu.start_skew")
-    profile = replace(constants.for_threads(threads), skew_s=skew_s)
+    profile = replace(constants.for_threads(threads, question.launch), skew_s=skew_s)
     topology = as_seen(topology, profile, [gpu for group in groups for gpu in group], question.environment)
 
     @cache

@@ -35,6 +35,7 @@ from collsim.simulation.calls_in_a_row import busiest, channel_of_rank, shown_of
 from collsim.simulation.demand import (
     empty_chunks,
     filling_bytes,
+    gathers_alone,
     hands_on,
     heads_of,
     held_back,
@@ -394,7 +395,13 @@ def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_byt
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     around_s = costs.around_s(peers_of(lowered), lowered.schedule.size_bytes)
     filling = filling_bytes(lowered, size_bytes, costs)
-    once_s = costs.once_s(filling, hands_on=hands_on(lowered), empty_chunks=empty_chunks(lowered))
+    once_s = costs.once_s(
+        filling,
+        hands_on=hands_on(lowered),
+        empty_chunks=empty_chunks(lowered),
+        call_bytes=lowered.schedule.size_bytes,
+        gathers=gathers_alone(lowered),
+    )
     return once_s + around_s + over_nodes_s
 
 

@@ -142,6 +142,43 @@ def test_a_row_of_few_calls_is_fitted_as_one_of_many(h100):
     assert [entry.time_s for entry in observations] == pytest.approx([40e-6, 40e-6 - 9e-6 * 0.45, 1e-7])
 
 
+def test_a_graph_of_few_calls_is_fitted_as_one_of_many(h100):
+    """What lies around is shared by all calls, the later start of a thread's other GPUs by the replays."""
+    case = MeasuredCase("all_reduce", 4, 2**20, library=LIBRARY, launch="graph", gpus_per_thread=4)
+    rows = [made_row(one, 40e-6) for one in (case, replace(case, calls=100, replays=5), replace(case, launch="stream"))]
+    many, five, stream = observe(rows, load_topology("hgx_h100"), h100, LIBRARY)[0]
+    assert [many.time_s, five.time_s] == pytest.approx([40e-6, 40e-6 - 25e-6 * (1 / 100 - 1 / 400)])
+    shares = [entry.wait_s(h100) / h100.thread_launch_s for entry in (many, five, stream)]
+    assert shares == pytest.approx([3 / 20, 3 / 5, 3])
+
+
+def test_small_rows_of_a_machine_with_the_same_gpus_tell_when_kernels_start(h100):
+    """They show another kernel too; rates stay those of the machine's own rows, whatever the others say of bytes."""
+    ring = (("NCCL_ALGO", "Ring"), ("NCCL_PROTO", "LL"))
+    own = [replace(case, launch="graph") for case in ring_cases((4,))]
+    small = [2**n for n in range(3, 16, 2)]
+    its = [
+        MeasuredCase(op, 2, size, library=LIBRARY, environment=ring, launch="graph")
+        for op in ("all_reduce", "broadcast")
+        for size in small
+    ]
+    truth = h100.launches["graph"]
+    for family, base_s in (("ring", 4e-6), ("rooted", 3e-6)):
+        truth = changed(truth, family, "LL", base_s=base_s)
+    truth = replace(h100, launches={**h100.launches, "graph": replace(truth, floor_s=2e-6)})
+    found = fit_profile(
+        [*made_rows(h100, ring_cases()), *made_rows(truth, own)],
+        load_topology("hgx_h100"),
+        start=h100,
+        twins=made_rows(truth, its),
+    )
+    graph = found.profile.launches["graph"].families
+    assert graph["ring"]["LL"].base_s == pytest.approx(4e-6, rel=0.08)
+    assert graph["rooted"]["LL"].base_s == pytest.approx(3e-6, rel=0.15)
+    rate_Bps = truth.launches["graph"].families["ring"]["Simple"].channel_rate_Bps
+    assert graph["ring"]["Simple"].channel_rate_Bps == pytest.approx(rate_Bps, rel=0.05)
+
+
 def test_disturbed_rows_do_not_bend_the_fit(h100):
     truth = changed(h100, "ring", "Simple", base_s=18e-6)
     rows = made_rows(truth, ring_cases())

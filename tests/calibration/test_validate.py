@@ -304,6 +304,25 @@ def test_a_mean_of_few_calls_holds_more_of_what_lies_around_them(write):
     assert bare[0] == bare[1]
 
 
+def test_a_replayed_graph_leaves_the_host_out_but_for_its_one_start(write):
+    """25 us a row over its 20 calls in each replay; the later start of a thread's second GPU over the replays."""
+
+    def log(calls, gpus):
+        text = log_text(ranks=2, graph=calls, rows=((8, 6.0),))
+        told = text.replace("nThread 1 nGpus 1", f"nThread {2 // gpus} nGpus {gpus}")
+        assert told != text
+        return validate(write(told, f"{calls}-{gpus}.log"), BOARD).logs[0]
+
+    many, few, one = (log(calls, 1) for calls in (20, 5, 1))
+    times_s = [entry.rows[0].predicted_s for entry in (many, few, one)]
+    assert [few_s - times_s[0] for few_s in times_s[1:]] == pytest.approx([0.1875e-6, 1.1875e-6], rel=1e-3)
+    assert "a row is the mean of replayed 20 calls, 1.188 us longer than that of 400" in one.notes
+    assert not any("a row is the mean" in note for note in many.notes)
+    threads_s = [log(calls, 2).rows[0].predicted_s - base_s for calls, base_s in zip((20, 5, 1), times_s, strict=True)]
+    assert 0 <= threads_s[0] < 0.1e-6 < threads_s[1] < threads_s[2]
+    assert threads_s[2] > 1e-6
+
+
 def test_hosts_of_a_rack_are_one_domain(write):
     path = write(log_text(hosts=2, ranks=8))
     assert "2 hosts in one domain" in validate(path, "gb200_nvl72").logs[0].mapping

@@ -157,6 +157,21 @@ def test_empty_chunks_take_of_the_start_but_no_more_than_all_of_it():
     assert costs.once_s(np.array([0.0]), empty_chunks=7) == pytest.approx(5e-6)
 
 
+def test_fewer_threads_start_sooner():
+    """An eighth of them start at the base; from the size on that all of them serve, the whole overhead is added."""
+    costs = Protocol(0.0, 10e9, base_s=7e-6, threads_overhead_s=3.5e-6, threads_full_bytes=32768)
+    times_s = [costs.once_s(np.array([0.0]), call_bytes=size) for size in (8, 4096, 16384, 32768, 2**30)]
+    assert times_s == pytest.approx([7e-6, 7e-6, 8.5e-6, 10.5e-6, 10.5e-6])
+    assert Protocol(0.0, 10e9, base_s=7e-6).once_s(np.array([0.0]), call_bytes=8) == 7e-6
+
+
+def test_a_ring_that_only_gathers_waits_for_addresses_where_bytes_land_there():
+    costs = Protocol(0.0, 10e9, base_s=7e-6, exchange_overhead_s=1.5e-6, zero_copy=True)
+    start_s = [costs.once_s(np.array([0.0]), gathers=gathers) for gathers in (False, True)]
+    assert start_s == pytest.approx([7e-6, 8.5e-6])
+    assert replace(costs, zero_copy=False).once_s(np.array([0.0]), gathers=True) == 7e-6
+
+
 @pytest.mark.parametrize(
     ("op", "size", "empty"),
     [("all_reduce", 8, 7), ("all_reduce", 72, 3), ("all_reduce", 128, 0), ("all_gather", 128, 0)],

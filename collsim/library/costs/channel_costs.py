@@ -105,6 +105,10 @@ class Origin(NamedTuple):
     source: str
 
 
+FEWEST_THREADS = 1 / 8
+"""Least part of the threads of a channel that NCCL starts: 64 of 512 (src/enqueue.cc, ncclGetAlgoInfo)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """Costs of one protocol, in seconds and bytes per second.
@@ -126,6 +130,11 @@ class Protocol:
         Payload over bytes on the wire: flags travel with the data of LL and LL128.
     base_s : float
         Once per collective, on the device.
+    threads_overhead_s : float
+        Once per collective, on top of the base, with all threads of a channel: for small calls NCCL starts fewer, down
+        to an eighth, in proportion to the bytes (src/enqueue.cc), and takes as much less of it.
+    threads_full_bytes : float
+        From this size of a call on all threads start.
     channel_overhead_s : float
         Once per collective of messages, for every channel that its messages would take if every rank got one. Why calls
         that use more of the channels take longer to begin is not known.
@@ -182,6 +191,9 @@ class Protocol:
     zero_copy : bool
         Bytes land in the receiver's own buffer (registered by the user or by graph capture): of messages nothing is
         copied out, and a ring that gathers keeps only what is its own.
+    exchange_overhead_s : float
+        Once per collective of a ring that only gathers, with `zero_copy`: nobody may send before its neighbour has told
+        where bytes land (NCCL src/device/prims_simple.h); a ring that adds has its first steps for that.
     floor_s : float or None
         What a call of this kernel takes at least, because the host needs so long to start it; None: as of the profile.
     peer_overhead_s : float
@@ -200,6 +212,8 @@ class Protocol:
     host_rate_Bps: float = math.inf
     node_share: float = 1.0
     base_s: float = 0.0
+    threads_overhead_s: float = 0.0
+    threads_full_bytes: float = 0.0
     channel_overhead_s: float = 0.0
     small_overhead_s: float | None = None
     slice_overhead_s: float = 0.0
@@ -221,6 +235,7 @@ class Protocol:
     overlaps: bool = False
     in_turn: bool = False
     zero_copy: bool = False
+    exchange_overhead_s: float = 0.0
     floor_s: float | None = None
     peer_overhead_s: float = 0.0
     copies: float = 0.0
@@ -282,14 +297,34 @@ class Protocol:
         step_s = soft_max(2 * slice_s + 2 * self.slice_overhead_s, slice_s + overhead, SLICE_SHARPNESS)
         return np.asarray(np.maximum(step_s - 2 * slice_s, 0.0))
 
-    def once_s(self, size_bytes: Float, *, hands_on: bool = True, empty_chunks: int = 0) -> float:
-        """Return the seconds of a call besides its transfers: the base, and the copy out of the largest chunk."""
+    def once_s(
+        self,
+        size_bytes: Float,
+        *,
+        hands_on: bool = True,
+        empty_chunks: int = 0,
+        call_bytes: float = math.inf,
+        gathers: bool = False,
+    ) -> float:
+        """Return the seconds of a call of *call_bytes* besides its transfers: its start, and the last copy out."""
         fill_s = min(float(size_bytes.max(initial=0.0)), self.fill_limit_bytes) / self.fill_rate_Bps
-        return self.start_s(empty_chunks) + fill_s + self.hand_over_s(hands_on=hands_on)
+        started_s = self.start_s(empty_chunks) + self.threads_s(call_bytes) + self.exchange_s(gathers=gathers)
+        return started_s + fill_s + self.hand_over_s(hands_on=hands_on)
 
     def start_s(self, empty_chunks: int = 0) -> float:
         """Return the base of a call of which so many chunks are empty."""
         return max(self.base_s - self.empty_overhead_s * empty_chunks, 0.0)
+
+    def threads_s(self, call_bytes: float) -> float:
+        """Return what of the start of a call of so many bytes its threads take: nothing of the fewest, all of all."""
+        if call_bytes >= self.threads_full_bytes:
+            return self.threads_overhead_s
+        share = (call_bytes / self.threads_full_bytes - FEWEST_THREADS) / (1 - FEWEST_THREADS)
+        return self.threads_overhead_s * max(share, 0.0)
+
+    def exchange_s(self, *, gathers: bool) -> float:
+        """Return for how long a call waits to be told where bytes land."""
+        return self.exchange_overhead_s if self.zero_copy and gathers else 0.0
 
     def hand_over_s(self, *, hands_on: bool) -> float:
         """Return for how long a call in a row of calls waits for what its ranks hand on, if any does."""

@@ -1,13 +1,15 @@
 """Ranks that store right into each other's buffers: within one process, or because buffers are registered.
 
 Up to 2.21 NCCL stages nothing among the ranks of one process (``P2P/direct pointer``): messages land in the receiver's
-own buffer, as with registered ones, and a ring need not copy out what it gathers. From 2.22 on (four H100, 2.22.3)
-times are those of several processes, although the debug lines of 2.32 still say so; from 2.23 on rings do the same
-with registered buffers.
+own buffer, as with registered ones, and a ring need not copy out what it gathers. A reduce-scatter is staged all the
+same (``Primitives<..., Direct=0>``, src/device/reduce_scatter.h): two H200 take 1876 and 1929 us for 1 GiB with 2.18.3
+and 2.20.5, 1934 with 2.23.4. From 2.22 on (four H100, 2.22.3) times are those of several processes, although the debug
+lines of 2.32 still say so; from 2.23 on rings do the same with registered buffers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from collsim.library.costs.channel_costs import Protocol
@@ -16,7 +18,7 @@ from collsim.library.library import Library
 
 __all__ = ["RINGS_SINCE", "with_direct_pointers", "with_staged_rings", "writes_directly"]
 
-UNTIL = ("nccl", (2, 21))
+UNTIL, STAGED = ("nccl", (2, 21)), "reduce_scatter"
 RATE, SLICES = 0.85, 2
 """Rate of a channel of a ring beside that which counts the copy apart, while it stores to two places; of the last chunk
 one slice of two is on its way while nothing overlaps it, where a copy out takes the whole chunk. Fitted to two H200,
@@ -33,10 +35,10 @@ def writes_directly(library: Library | None, *, one_process: bool) -> bool:
     return one_process and library is not None and library.family == UNTIL[0] and library.version <= UNTIL[1]
 
 
-def with_direct_pointers(profile: Profile) -> Profile:
-    """Return the constants of ranks that write into each other's buffers, where nothing is copied out."""
+def with_direct_pointers(profile: Profile, ops: Collection[str] = ()) -> Profile:
+    """Return the constants of ranks that write into each other's buffers, where nothing is copied out by *ops*."""
     rings = dict(profile.families.get("ring", {}))
-    if "Simple" in rings:
+    if "Simple" in rings and set(ops) != {STAGED}:
         costs = rings["Simple"]
         rate_Bps = costs.channel_rate_Bps * RATE
         fill_Bps = costs.fill_rate_Bps * SLICES

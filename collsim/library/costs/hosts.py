@@ -5,7 +5,7 @@ machine that was measured, not of its GPUs: a profile says on which kind of host
 kind take the floor times the ratio of both. A graph that is replayed leaves the host out.
 
 A test program times a row of calls from the first that the host starts to its notice that the last is done. What of
-that lies around the calls is shared by all of them: `around_s`.
+that lies around the calls is shared by all of them, be they started one by one or as a graph: `around_s`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,23 @@ from typing import TYPE_CHECKING, NamedTuple
 from collsim.core.errors import Fault, InputError, nearest
 from collsim.core.units import format_time, parse_time_s
 from collsim.library.costs.channel_costs import STAND_IN, Origin, Protocol
-from collsim.library.costs.profile import Profile
+from collsim.library.costs.profile import REPLAYS, Profile
 
 if TYPE_CHECKING:
     from collsim.library.library import Library
 
-__all__ = ["AUTO", "HOSTS", "USUAL_CALLS", "Host", "around_s", "as_hosted", "checked_host", "host_words", "spread_of"]
+__all__ = [
+    "AUTO",
+    "HOSTS",
+    "USUAL_CALLS",
+    "Host",
+    "around_s",
+    "as_hosted",
+    "checked_host",
+    "host_words",
+    "in_a_row",
+    "spread_of",
+]
 
 AUTO, BARE = "auto", "bare"
 
@@ -77,16 +88,43 @@ config.yaml) is 7.2 to 9.4 us longer than that of twenty at another site (hisoha
 to 32 MiB, whether host or links decide: 8.6 us in the median, over 1/2 less 1/20."""
 
 
-def around_s(library: str, calls: int | None) -> float:
+GRAPH_S, USUAL_REPLAYED = {"nccl": 25e-6}, USUAL_CALLS * REPLAYS
+"""The same of a row of replays of one graph, and calls in so many that next to nothing is left of it. nccl-tests
+captures all its calls (`-n`) and replays them `-G` times. Measured: two H200, all-reduce of 8 B, 5.66 us in 20 replays
+(NCCL 2.28.9) and 6.7 to 7.1 with one of 20 calls (2.32.3), so 22 to 29 us a row, here the middle; four H100, 64 KiB to
+1 MiB, three replays of 10 calls beside five of 20: 18 us with all-reduce, 59 with sends."""
+
+
+def around_s(library: str, calls: int | None, launch: str = "stream") -> float:
     """Return by how much the mean of so many calls in a row is longer than that of the usual number; 0 if that is less.
+
+    With *launch* ``graph`` they are those of all its replays.
 
     >>> around_s("rccl-2.22", 2) * 1e6
     8.55
     >>> around_s("rccl-2.22", None)
     0.0
+    >>> round(around_s("nccl-2.28", 100, "graph") * 1e6, 3)
+    0.188
     """
-    per_row_s = AROUND_S.get(library.partition("-")[0], 0.0)
-    return per_row_s * max(1 / (calls or USUAL_CALLS) - 1 / USUAL_CALLS, 0.0)
+    per_row, usual = (GRAPH_S, USUAL_REPLAYED) if launch == "graph" else (AROUND_S, USUAL_CALLS)
+    return per_row.get(library.partition("-")[0], 0.0) * max(1 / (calls or usual) - 1 / usual, 0.0)
+
+
+def in_a_row(profile: Profile, library: str, calls: int | None, launch: str, replays: int | None = None) -> Profile:
+    """Return the constants of so many calls in a row, in so many replays of a graph; as they are with no host at all.
+
+    What the later GPUs of a thread wait for is in the first replay alone.
+    """
+    more_s = around_s(library, calls, launch)
+    if not profile.floor_s or launch not in ("stream", "graph"):
+        return profile
+    if launch == "stream":
+        return replace(profile, launch_s=profile.launch_s + more_s)
+    own = profile.launches.get("graph", profile)
+    wait_s = own.thread_launch_s * REPLAYS / (replays or REPLAYS)
+    replayed = replace(own, launch_s=own.launch_s + more_s, thread_launch_s=wait_s)
+    return replayed if own is profile else replace(profile, launches={**profile.launches, "graph": replayed})
 
 
 def checked_host(value: object) -> str:

@@ -31,6 +31,9 @@ def band_of(size_bytes: int, bands: dict[str, int] = BANDS) -> str:
     return next(name for name in reversed(bands) if size_bytes >= bands[name])
 
 
+REPLAYS = 20
+"""A graph is taken to be replayed so many times in a row where nobody says how often. Then, and for a framework that
+replays one step after another, next to nothing is left of what its first start takes (chosen, as usual for calls)."""
 FARTHER = 0.5
 """Intervals reach so much further with every doubling of the nodes beyond those of the fit: training rows of Alps on 4
 and 8 nodes, left out while those on 2 stay, lie 1.5 and 1.7 times as far off as these (90th percentiles, median of five
@@ -323,9 +326,13 @@ class Profile:
         """When the last rank begins a call, before anything moves."""
         return self.launch_s + self.skew_s
 
-    def for_threads(self, gpus_per_thread: int) -> Profile:
-        """Return the constants where every host thread starts the work of so many GPUs, one after the other."""
-        return replace(self, wait_s=(gpus_per_thread - 1) * self.thread_launch_s)
+    def for_threads(self, gpus_per_thread: int, launch: str = "stream") -> Profile:
+        """Return the constants where every host thread starts the work of so many GPUs, one after the other.
+
+        That of a graph is all its calls, but only the first replay in a row, of `REPLAYS`, waits for it.
+        """
+        wait_s = (gpus_per_thread - 1) * self.thread_launch_s
+        return replace(self, wait_s=wait_s / REPLAYS if launch == "graph" else wait_s)
 
     def scatter(self, family: str, size_bytes: int) -> Scatter | None:
         """Return the errors of predictions for a kernel and a size; None if nobody measured.

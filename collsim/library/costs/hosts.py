@@ -90,9 +90,9 @@ to 32 MiB, whether host or links decide: 8.6 us in the median, over 1/2 less 1/2
 
 GRAPH_S, USUAL_REPLAYED = {"nccl": 25e-6}, USUAL_CALLS * REPLAYS
 """The same of a row of replays of one graph, and calls in so many that next to nothing is left of it. nccl-tests
-captures all its calls (`-n`) and replays them `-G` times. Measured: two H200, all-reduce of 8 B, 5.66 us in 20 replays
-(NCCL 2.28.9) and 6.7 to 7.1 with one of 20 calls (2.32.3), so 22 to 29 us a row, here the middle; four H100, 64 KiB to
-1 MiB, three replays of 10 calls beside five of 20: 18 us with all-reduce, 59 with sends."""
+captures all its calls (`-n`) and replays them `-G` times. Measured: two H200, all-reduce of 8 B, 5.66 us in ten
+replays of 20 calls (NCCL 2.28.9) and 6.7 to 7.1 with one (2.32.3), so 23 to 32 us a row; four
+H100, 64 KiB to 1 MiB, three replays of 10 calls beside five of 20: 18 us with all-reduce, 59 with sends."""
 
 
 def around_s(library: str, calls: int | None, launch: str = "stream") -> float:

@@ -65,7 +65,7 @@ def test_C024_because_of_what_the_libraries_choose():
     h100 = busbw_GBps(NVIDIA, "infiniband", "all_reduce")[1]
     without_nvls = busbw_GBps(NVIDIA, "infiniband", "all_reduce", (("NCCL_NVLS_ENABLE", "0"),))[1]
     assert ring_ll128 / chosen == pytest.approx(1.72, rel=0.05)
-    assert ring_ll128 / without_nvls == pytest.approx(1.38, rel=0.05)
+    assert ring_ll128 / without_nvls == pytest.approx(1.47, rel=0.05)
     assert without_nvls / h100 == pytest.approx(0.88, rel=0.05)
     twice = busbw_GBps(AMD, "roce", "all_reduce", overrides=("nic.bandwidth=800 Gb/s",))[1]
     assert twice / chosen == pytest.approx(1.01, rel=0.02)
@@ -85,7 +85,7 @@ def test_C024_C027_four_nodes_on_one_switch_meet_no_hash():
 def test_C027_gathers_and_exchanges_are_not_2_to_4_times_slower(op):
     """As fast as H100 over InfiniBand, or faster: both are bound by equal adapters and rings."""
     slower = busbw_GBps(NVIDIA, "infiniband", op) / busbw_GBps(AMD, "roce", op)
-    expected = [0.80, 0.86, 0.98] if op == "all_to_all" else [0.65, 0.72, 0.93]
+    expected = [0.80, 0.86, 0.98] if op == "all_to_all" else [0.63, 0.67, 0.93]
     assert slower == pytest.approx(expected, rel=0.05)
 
 
@@ -127,6 +127,6 @@ def test_C026_spectrum_x_is_within_4_percent_of_infiniband():
 
 
 def test_C026_because_it_sprays():
-    """By hash, the same switches lose nothing of a ring at 16 MiB, 12 % at 64 and 26 % at 256, where rates count."""
+    """By hash, the same switches lose nothing of a ring at 16 MiB, 7 % at 64 and 27 % at 256, where rates count."""
     hashed, sprayed = (spread_GBps(NVIDIA, "spectrum_x", "all_gather", routing) for routing in ("ecmp", "spray"))
-    assert hashed / sprayed == pytest.approx([1.0, 0.88, 0.74], abs=0.02)
+    assert hashed / sprayed == pytest.approx([1.0, 0.93, 0.735], abs=0.02)

@@ -66,7 +66,7 @@ def test_C024_because_of_what_the_libraries_choose():
     without_nvls = busbw_GBps(NVIDIA, "infiniband", "all_reduce", (("NCCL_NVLS_ENABLE", "0"),))[1]
     assert ring_ll128 / chosen == pytest.approx(1.72, rel=0.05)
     assert ring_ll128 / without_nvls == pytest.approx(1.47, rel=0.05)
-    assert without_nvls / h100 == pytest.approx(0.88, rel=0.05)
+    assert without_nvls / h100 == pytest.approx(0.82, rel=0.05)
     twice = busbw_GBps(AMD, "roce", "all_reduce", overrides=("nic.bandwidth=800 Gb/s",))[1]
     assert twice / chosen == pytest.approx(1.01, rel=0.02)
     hashed, sprayed = (spread_GBps(AMD, "roce", "all_reduce", routing)[1] for routing in ("ecmp", "spray"))

@@ -292,12 +292,15 @@ def _path_notes(rows: Sequence[Row]) -> list[str]:
     if sampled := sum("delay of a part" in row.path for row in rows):
         what = "the delay by what has failed was simulated among some of the nodes and grows with the rounds of all"
         notes.append(f"{format_count(sampled, 'row')}: {what}; from: without it; to: twice as much, which is no proof")
-    if near := sum("nearly" in row.path for row in rows):
+    if near := sum("nearly" in row.path and _doubt(row) is None for row in rows):
         what = "what is only nearly alike was taken as alike, so times are a little off (docs/scale.md says how much)"
         notes.append(f"{format_count(near, 'row')}: {what}")
     if doubts := [share for row in rows if (share := _doubt(row)) is not None]:
         most = percent(max(doubts))
-        what = f"telling apart less moves the time; it may be off by {most} at most (from, to), which is no proof"
+        what = (
+            "what is only nearly alike was taken as alike; telling apart less moves the time, which may be off by "
+            f"{most} at most (from, to); that is no proof"
+        )
         notes.append(f"{format_count(len(doubts), 'row')}: {what}")
     if paces := [row.path.split(", pace to ")[1].split(",")[0] for row in rows if ", pace to " in row.path]:
         most = max(paces, key=lambda text: float(text.rstrip(" %")))
@@ -314,7 +317,7 @@ def _path_notes(rows: Sequence[Row]) -> list[str]:
 
 def _doubt(row: Row) -> float | None:
     """Return which part of its time a row of what is only nearly alike says that it may be off; None: it says none."""
-    if row.bracket_hi_s is None or "nearly" not in row.path or "delay of a part" in row.path:
+    if row.bracket_hi_s is None or ", to " not in row.path or "delay of a part" in row.path:
         return None
     return row.bracket_hi_s / row.time_s - 1
 
@@ -328,8 +331,8 @@ def _tolerance_notes(rows: Sequence[Row]) -> list[str]:
             f"{percent(max(row.perturbed for row in about))} of all bytes went too early or too late. "
             "This bounds no error; tolerance 0 is exact"
         )
-    if any(row.raised_s for row in rows):
-        most = max(row.raised_s / row.time_s for row in rows)
+    if raised := [row for row in about if row.raised_s]:
+        most = max(row.raised_s / row.time_s for row in raised)
         notes.append(f"~: raised by up to {percent(most)}, to the time that the busiest link needs for its bytes")
     if any(row.bracket_hi_s is not None and "nearly" not in row.path for row in rows):
         notes.append("from: what the busiest link needs; to: no link is ever ahead of its bytes, which is no proof")

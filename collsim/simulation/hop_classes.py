@@ -71,7 +71,7 @@ class Classes(NamedTuple):
 
 
 def classes_of(rows: Rows, run: LoweredRun, times: int = 1) -> Classes:
-    """Return the classes of rows: the finest that are not too many, or that an earlier size has told apart already.
+    """Return the classes of rows: the finest that are not too many for the chunks of these.
 
     Of classes that are exactly alike, *times* as many are not too many.
     """
@@ -104,7 +104,8 @@ class _Known(NamedTuple):
 
     told: Hops
     parted: dict[int | None, tuple[Int32, Int32, Int]]
-    known: dict[int | None, Classes]
+    known: dict[tuple[int | None, bool], Classes]
+    """By so many waits; True: of links by what they carry only."""
     kept: dict[int, Any]
 
 
@@ -118,15 +119,31 @@ def _known(rows: Rows, run: LoweredRun) -> _Known:
 
 
 def _told_apart(rows: Rows, run: LoweredRun, rounds: int | None) -> Classes:
-    """Return the classes of rows by so many waits; of links, if that are too many, by what they carry."""
-    told, _, known, kept = _known(rows, run)
-    if rounds not in known:
-        of_row, of_link = (part.astype(np.int64) for part in _parted(rows, run, rounds)[:2])
-        known[rounds] = _with_waits(rows, told, of_row, of_link, rounds)
-        if rounds is not None and _hops_of_all(known[rounds], rows) > MOST_NEAR_HOPS:
-            of_link = _nearly_alike(told, alike_hops(told, 0, MOST_EXACT, kept)[1])
-            known[rounds] = _with_waits(rows, told, of_row, of_link, rounds)._replace(few_links=True)
-    return known[rounds]
+    """Return the classes of rows by so many waits; of links, if that are too many, by what they carry.
+
+    Both are kept for other sizes, each of which decides by chunks of its own which of them it takes.
+    """
+    known = _known(rows, run).known
+    if (rounds, False) not in known:
+        found = _of_links(rows, run, rounds, few_links=False)
+        if rounds is not None and len(found.link) > MOST_NEAR_HOPS:  # of no use at any size, and large
+            found = known[rounds, True] = _of_links(rows, run, rounds, few_links=True)
+        known[rounds, False] = found
+    found = known[rounds, False]
+    if rounds is None or found.few_links or _hops_of_all(found, rows) <= MOST_NEAR_HOPS:
+        return found
+    if (rounds, True) not in known:
+        known[rounds, True] = _of_links(rows, run, rounds, few_links=True)
+    return known[rounds, True]
+
+
+def _of_links(rows: Rows, run: LoweredRun, rounds: int | None, *, few_links: bool) -> Classes:
+    """Return the classes of rows by so many waits, and of links by the same or by what they carry only."""
+    told, _, _, kept = _known(rows, run)
+    of_row, of_link = (part.astype(np.int64) for part in _parted(rows, run, rounds)[:2])
+    if few_links:
+        of_link = _nearly_alike(told, alike_hops(told, 0, MOST_EXACT, kept)[1])
+    return _with_waits(rows, told, of_row, of_link, rounds)._replace(few_links=few_links)
 
 
 def _hops_of_all(classes: Classes, rows: Rows) -> int:

@@ -98,3 +98,19 @@ def test_no_hop_is_faster_than_alone_on_its_links():
     pooled, exact = rows
     assert "nearly" in pooled.path
     assert pooled.time_s == pytest.approx(exact.time_s, rel=0.3)
+
+
+@pytest.mark.parametrize(("doubt", "told"), [(0.01, True), (0.006, True), (0.004, False), (0.001, False)])
+def test_a_doubt_is_told_from_half_a_percent_on(doubt, told, monkeypatch):
+    monkeypatch.setattr(hops, "LEAST_TRANSFERS", 0)
+    monkeypatch.setattr(hop_classes, "MOST_EXACT", 0)
+    monkeypatch.setattr(hop_classes, "MOST_ROUNDS", 0)  # no coarser classes say more
+    monkeypatch.setattr(hops, "UNTOLD", doubt)
+    monkeypatch.setattr(hops, "MOST_CHUNKS", 10**6)
+    row = simulate("h100_rail", "all_reduce", "4M", nodes=4, algo="tree", proto="Simple").rows[0]
+    assert "nearly alike" in row.path
+    assert (", to " in row.path) is told
+    if told:
+        assert row.bracket_hi_s == pytest.approx(row.time_s * (1 + doubt), rel=1e-12)
+    else:
+        assert row.bracket_hi_s is None

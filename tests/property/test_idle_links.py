@@ -62,6 +62,16 @@ def test_some_links_never_fill_and_others_do():
     assert max(kept) == 1
 
 
+@pytest.mark.parametrize(("most", "kept"), [(1.02, True), (1.0, False), (0.98, False)])
+def test_a_link_is_idle_if_all_that_comes_in_fits(most, kept):
+    """Two messages of 1 B/s each over one link between switches, which would have to carry *most* times what it can."""
+    capacity_Bps = np.array([1.0, 1.0, 1.0, 1.0, 2 / most])
+    link = np.array([0, 4, 2, 1, 4, 3])
+    routes = Routes(np.array([0, 3, 6]), link, np.ones(6), np.zeros(2), np.ones(2))
+    left = without_idle(routes, capacity_Bps, np.ones(2, dtype=np.bool_))
+    assert left.link.tolist() == (link if kept else link[link < 4]).tolist()
+
+
 @pytest.mark.parametrize("fail", ["nic:node3/2", "leaf:1", "spine:0"])
 def test_what_fails_takes_as_long_by_fewer_classes(fail, monkeypatch):
     asked = {"nodes": 36, "fail": fail, "size": ["1M", "64M"], "overrides": {"scale_out.radix": "16"}}

@@ -1,6 +1,7 @@
 """Reports of results that no simulation needs to make."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -68,6 +69,35 @@ def test_the_most_that_any_time_was_raised_is_told():
     exact_end, raised = row(tolerance=0.02), row(size=2**21, tolerance=0.02, raised_s=0.03 * 1e-5)
     text = render(result(exact_end, raised), "table")
     assert "~: raised by up to 3%, to the time that the busiest link needs" in text
+
+
+def test_no_time_is_told_to_be_raised_that_has_no_mark():
+    text = render(result(row(raised_s=0.03 * 1e-5)), "table")
+    assert "~" not in text
+
+
+NEAR = "classes, nearly alike, kernel"
+DELAY = f"{NEAR}, delay of a part"
+
+
+@pytest.mark.parametrize(
+    ("paths", "plain", "doubtful"),
+    [((NEAR,), 1, 0), ((f"{NEAR}, to 20%",), 0, 1), ((NEAR, f"{NEAR}, pace to 2%, to 20%", NEAR), 2, 1),
+     ((DELAY, f"{NEAR}, to 20%"), 1, 1)],
+)  # fmt: skip
+def test_notes_on_what_is_nearly_alike_each_count_their_own_rows(paths, plain, doubtful):
+    """With ``--bracket`` exact and nearly alike rows have times on both sides as well, which are no doubt."""
+    rows = [row(size=2 ** (20 + i), path=path) for i, path in enumerate(paths)]
+    rows = [
+        replace(each, bracket_lo_s=each.time_s, bracket_hi_s=each.time_s * (1.2 if ", to " in each.path else 1.0))
+        for each in rows
+    ]
+    notes = " ".join(render(result(*rows), "table").replace("\n#  ", "").split())
+    assert ("so times are a little off" in notes) == (plain > 0)
+    assert ("telling apart less" in notes) == (doubtful > 0)
+    for count, what in ((plain, "so times are a little off"), (doubtful, "may be off by 20% at most (from, to)")):
+        said = re.findall(rf"(\d+) rows?: what is only nearly alike was taken as alike[^:]*?{re.escape(what)}", notes)
+        assert said == [str(count)] * (count > 0)
 
 
 def test_table_averages_each_algorithm_of_a_size_on_its_own():

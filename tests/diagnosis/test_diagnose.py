@@ -145,6 +145,19 @@ class TestCauses:
         assert (found.verdict, found.findings[0].names) == ("doubtful", ("dips",))
         assert all(part.verdict == "healthy" for part in found.logs[0].ranges)
 
+    @pytest.mark.parametrize(
+        ("sizes", "factor", "verdict"),
+        [((2**14,), 1.8, "healthy"), ((2**14,), 3, "doubtful"), ((2**18,), 1.8, "doubtful"),
+         ((2**14, 2**18), 1.8, "doubtful"), ((2**12,), 1.9, "healthy")],
+    )  # fmt: skip
+    def test_one_small_row_that_is_late_is_noise_of_its_host(self, tmp_path, sizes, factor, verdict):
+        """One of 32 B took 22.25 us beside 12.9 and 14.5 us on a sound node of eight H100."""
+        late = [(size, time_s * (factor if size in sizes else 1)) for size, time_s in times_of()]
+        found = diagnose(written(tmp_path / "log", late), "hgx_h100", causes=["dips"])
+        assert found.verdict == verdict
+        told = any(f"the row of {sizes[0] // 2**10} KiB took" in remark for remark in found.remarks)
+        assert told == (sizes[0] < 2**16 and factor < 2)
+
     def test_none_of_these(self, tmp_path):
         """No cause makes every other size four times as long."""
         odd = [(size, time_s * (4 if place % 2 else 1)) for place, (size, time_s) in enumerate(times_of())]
@@ -325,6 +338,20 @@ class TestEvidence:
             verdicts[version] = diagnose(tmp_path / version, "dgx_a100", overrides=EFA, causes=["algorithm"])
         assert verdicts["2.9.9"].verdict != "faulty"
         assert verdicts["2.27.3"].verdict == "faulty"
+
+    @pytest.mark.parametrize(
+        ("line", "library", "told"),
+        [("", None, ""), ("NCCL version 2.20.3", None, "NCCL 2.20.3:"), ("", "nccl-2.27", "NCCL 2.27:")],
+    )
+    def test_faults_are_known_of_a_version_that_somebody_names(self, tmp_path, line, library, told):
+        """Without one the version is that of the profile, or the newest: the log may be of another."""
+        rows = [(mib * MIB, mib * 400) for mib in (64, 256, 1024)]
+        (tmp_path / "log").write_text(log_text("all_reduce", 16, 2, lines=[line], rows=rows))
+        found = diagnose(tmp_path / "log", "dgx_a100", overrides=EFA, causes=["algorithm"], library=library)
+        assert found.verdict == "faulty"
+        known = [remark for remark in found.remarks if remark.startswith("known of ")]
+        assert bool(known) == bool(told)
+        assert all(remark.startswith(f"known of {told}") for remark in known)
 
     def test_settings_that_cost_are_left_out_of_the_healthy_machine(self):
         kept, told = usual_settings("log", [("NCCL_IB_DISABLE", "1"), ("NCCL_ALGO", "Ring")])

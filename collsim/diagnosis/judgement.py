@@ -172,8 +172,8 @@ def diagnosed(
 
 def _other_network(found: Ranked) -> bool:
     """Return True if another network than assumed explains the logs best, and sockets do not as well."""
-    name = found.findings[0].names[0] if found.findings and found.findings[0].fits else ""
-    return name == OTHER_NETWORK and SOCKETS not in found.rivals
+    first = found.findings[0].names[0] if found.findings else ""
+    return first == OTHER_NETWORK == next(iter(found.rivals), "") and SOCKETS not in found.rivals
 
 
 def _settings(topology: Topology) -> Mapping[str, str]:
@@ -294,7 +294,8 @@ def _remarks(
     for sentence in _culprits(subjects, verdicts):
         told[sentence] = None
     if validation.failed:
-        told[f"{validation.failed} logs say that their test FAILED"] = None
+        says = "log says that its" if validation.failed == 1 else "logs say that their"
+        told[f"{validation.failed} {says} test FAILED"] = None
     return list(told)
 
 

@@ -215,12 +215,7 @@ def compare(gathered: Gathered, margin: float = MARGIN, *, settles_nvls: bool = 
     model.predict(case for group in groups for case in group.cases)
     checked = [_checked_log(group, model, margin) for group in groups]
     logs = [log for log in checked if log.rows]
-    skipped += [
-        Skipped(log.file, each.line, f"{each.case.op} of {each.case.size_bytes} bytes: {each.what}")
-        for log in checked
-        if not log.rows
-        for each in log.refused
-    ]
+    skipped += [one for log in checked if not log.rows for one in _refusals(log)]
     if not logs:
         hint = "a test on this machine is needed, whose log names its operation and ranks"
         denied = map(Fault, gathered.warnings)
@@ -238,6 +233,17 @@ def compare(gathered: Gathered, margin: float = MARGIN, *, settles_nvls: bool = 
         warnings=(*gathered.warnings, *model.warnings),
         said=gathered.said,
     )
+
+
+def _refusals(log: CheckedLog) -> Iterator[Skipped]:
+    """Yield what no row of a log was predicted for, once for all rows."""
+    reasons: dict[str, list[RefusedCase]] = {}
+    for each in log.refused:
+        reasons.setdefault(each.what, []).append(each)
+    for what, rows in reasons.items():
+        sizes = sorted(row.case.size_bytes for row in rows)
+        of = f"{sizes[0]} bytes" if len(rows) == 1 else f"{sizes[0]} to {sizes[-1]} bytes, {len(rows)} rows"
+        yield Skipped(log.file, rows[0].line, f"{rows[0].case.op} of {of}: {what}")
 
 
 def _with_nvls_settled(group: Group, model: _Model) -> Group:

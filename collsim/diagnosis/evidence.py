@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from collsim.calibration.logs.lines import LogLines
 from collsim.core.errors import InputError
+from collsim.core.units import format_size
 from collsim.diagnosis.findings import Evidence
+from collsim.diagnosis.fit import late_row
 from collsim.diagnosis.subjects import Subject
 
 __all__ = [
@@ -144,7 +146,15 @@ def shape_of(subject: Subject) -> Iterator[str]:
     peak = int(rates.argmax())
     if peak < len(rates) - 1 and rates[-1] < (1 - FALL) * rates[peak]:
         share = 1 - rates[-1] / rates[peak]
-        yield f"the rate falls by {share:.0%} from {noise.sizes[peak] / 2**20:.3g} MiB to the largest size"
+        yield f"the rate falls by {share:.0%} from {format_size(noise.sizes[peak])} to the largest size"
+    if (late := late_row(noise)) is not None:
+        size, late_us = format_size(noise.sizes[late]), noise.measured_s[late] * 1e6
+        near_us = [noise.measured_s[row] * 1e6 for row in (late - 1, late + 1) if row >= 0]
+        beside = " and ".join(f"{time_us:.4g}" for time_us in near_us)
+        yield (
+            f"the row of {size} took {late_us:.4g} us beside {beside} us of its neighbours: noise of a host, if a "
+            "second run does not show it too"
+        )
     wrong = [row for row in subject.log.rows if row.wrong]
     if wrong:
         yield (

@@ -96,7 +96,7 @@ class Finding:
     probability : float
         Share of the likelihood of all classes, the healthy machine among them.
     fits : bool
-        A machine with the cause would be as far off more than once in a thousand times.
+        A machine with the cause would be as far off more than once in a thousand times, and *rms* is at most a half.
     """
 
     suspects: tuple[Suspect, ...]
@@ -228,7 +228,7 @@ class Diagnosis:
     findings : tuple of Finding
         Best first; only those whose curves fit better than the healthy one.
     unexplained : bool
-        Some log is faulty, and no cause fits.
+        Some log is faulty, and the best cause does not fit.
     looked_at : tuple of str
         Names of the causes that were simulated.
     evidence : tuple of Evidence

@@ -16,7 +16,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "MOST_DIPS", "REPEATS", "Fit", "Noise", "dips_of", "fit_of", "p_value", "shift", "whole_shift"]
+__all__ = [
+    "ALPHA",
+    "MOST_DIPS",
+    "REPEATS",
+    "Fit",
+    "Noise",
+    "dips_of",
+    "fit_of",
+    "late_row",
+    "p_value",
+    "shift",
+    "whole_shift",
+]
 
 Float = NDArray[np.float64]
 
@@ -35,6 +47,9 @@ LEAST_ROWS = 3
 """Rows of which one can be told from the others."""
 MOST_DIPS = 3
 """Slow sizes that are single ones; more are a range. Chosen."""
+LATE_BYTES, LATE = 2**16, 0.693
+"""A single row below this size that is a dip by less than this, a factor of two, is noise of its host. Chosen: such a
+call lasts some 15 us, and twenty of them during which a host is away once for 0.15 ms are half as long again."""
 HOST_BYTES = 2**20
 """Below this the launch times of hosts count. Chosen: the shortest calls take some 20 us, of
 which a launch is a large part."""
@@ -233,10 +248,22 @@ def dips_of(noise: Noise) -> list[int]:
 
     The first has one neighbour only: it counts if a larger message took less time by as much.
     """
-    found = noise.residual
+    return np.flatnonzero(_stands_out(noise) > DIP).tolist()
+
+
+def late_row(noise: Noise) -> int | None:
+    """Return the row that is late by noise of its host; None if there is none, or several are."""
+    out = _stands_out(noise)
+    rows = np.flatnonzero((out > DIP) & (noise.sizes < LATE_BYTES))
+    return int(rows[0]) if len(rows) == 1 and out[rows[0]] < LATE else None
+
+
+def _stands_out(noise: Noise) -> Float:
+    """Return float64[n]: the logarithm by which each row is slower than its neighbours make believe; 0: it is not."""
+    found, out = noise.residual, np.zeros(len(noise.sizes))
     if len(found) < LEAST_ROWS:
-        return []
-    late = np.log(noise.measured_s[0] / noise.measured_s[1]) > DIP and found[0] - max(found[1], found[2]) > DIP
+        return out
+    out[0] = min(np.log(noise.measured_s[0] / noise.measured_s[1]), found[0] - max(found[1], found[2]))
     between = (found[:-2] + found[2:]) / 2
-    alone = found[1:-1] - np.maximum(np.maximum(found[:-2], found[2:]), between)
-    return [0] * bool(late) + [int(row) + 1 for row in np.flatnonzero(alone > DIP)]
+    out[1:-1] = found[1:-1] - np.maximum(np.maximum(found[:-2], found[2:]), between)
+    return out

@@ -172,8 +172,8 @@ def diagnosed(
 
 def _other_network(found: Ranked) -> bool:
     """Return True if another network than assumed explains the logs best, and sockets do not as well."""
-    name = found.findings[0].names[0] if found.findings and found.findings[0].fits else ""
-    return name == OTHER_NETWORK and SOCKETS not in found.rivals
+    first = found.findings[0].names[0] if found.findings else ""
+    return first == OTHER_NETWORK == next(iter(found.rivals), "") and SOCKETS not in found.rivals
 
 
 def _settings(topology: Topology) -> Mapping[str, str]:
@@ -289,16 +289,22 @@ def _remarks(
         for sentence in shape_of(subject):
             told[f"{subject.log.file}: {sentence}"] = None
         if verdict in (*NEEDS_CAUSES, "broken"):
-            family, _, version = (subject.log.case.library or "").partition("-")
-            version = subject.log.library_version or version
             told |= dict.fromkeys(_of_network(named.get(subject.log.file), topology))
-            for sentence in known_faults(family.upper(), version, subject.case.op, subject.case.nodes or subject.nodes):
-                told[f"known of {sentence}"] = None
+            told |= dict.fromkeys(_of_version(subject))
     for sentence in _culprits(subjects, verdicts):
         told[sentence] = None
     if validation.failed:
-        told[f"{validation.failed} logs say that their test FAILED"] = None
+        says = "log says that its" if validation.failed == 1 else "logs say that their"
+        told[f"{validation.failed} {says} test FAILED"] = None
     return list(told)
+
+
+def _of_version(subject: Subject) -> Iterator[str]:
+    """Yield what is known of the version that a log or the caller names; that of the profile is a guess."""
+    family, _, version = next((row.case.library for row in subject.log.rows if row.case.library), "").partition("-")
+    version = subject.log.library_version or version
+    for sentence in known_faults(family.upper(), version, subject.case.op, subject.case.nodes or subject.nodes):
+        yield f"known of {sentence}"
 
 
 def _which_network(file: str, topology: Topology) -> str:

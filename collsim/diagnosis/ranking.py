@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.progress import steps
-from collsim.core.units import format_time
+from collsim.core.units import format_size, format_time
 from collsim.diagnosis.causes import Cause, Change, changes_of
 from collsim.diagnosis.curves import Bench
 from collsim.diagnosis.findings import Curve, Evidence, Finding, Suspect
@@ -35,6 +35,9 @@ TIE = 1.0
 than the noise of a row or two moves them by."""
 UNLIKELY = 1e-3
 """A cause that would be as far off more seldom does not explain a log. Chosen, the same as `fit.ALPHA`."""
+MOST_OFF = 0.5
+"""Nor does one whose times are off by more, as the root of the mean square of their logarithm. Chosen: where nobody
+measured between nodes, intervals are so wide that five times the measured time was likely enough."""
 PARAMETER = 2.0
 """Penalty for a free number, as in Akaike's criterion."""
 SKEWS = np.geomspace(5e-6, 2e-2, 75)
@@ -48,7 +51,8 @@ FALLS = (0.15, 0.3, 0.5, 0.8)
 class Ranked:
     """Classes of causes, and the curves of each cause by log.
 
-    *rivals* explain the logs as the first cause does, with odds of less than `MARGIN` however rare either is.
+    *rivals* are likely enough: the first such cause, then those with odds of less than `MARGIN` against it, however
+    rare either is.
     """
 
     findings: tuple[Finding, ...]
@@ -89,7 +93,15 @@ class _Scored:
     def distance(self) -> float:
         return sum(fit.rms**2 for fit in self.fits)
 
+    @property
+    def rms(self) -> float:
+        return math.sqrt(self.distance / len(self.fits))
+
     def fits_all(self, rows: int) -> bool:
+        """Return True if a cause is near enough to explain the *rows* of all logs."""
+        return self.rms <= MOST_OFF and self.is_likely(rows)
+
+    def is_likely(self, rows: int) -> bool:
         """Return True if a machine with the cause is as far off as the *rows* of all logs often enough."""
         from scipy.special import chdtrc
 
@@ -110,16 +122,17 @@ def ranked(subjects: Sequence[Subject], causes: Sequence[Cause], bench: Bench, e
             looked_at.append(cause.name)
             degrees = [_fitted(cause, one, subjects, bonus) for one in candidates]
             scored.append(min(degrees, key=lambda one: one.score))
+    rows = sum(len(subject.noise.sizes) for subject in subjects)
     better = _in_order([one for one in scored if _is_better(one, healthy, healthy_score)])
     findings = _findings(better, healthy_score, subjects, evidence)
     curves = {one.cause.name: tuple(_curve(one, place, subjects) for place in range(len(subjects))) for one in better}
-    return Ranked(findings, curves, tuple(looked_at), _rivals(better, sum(len(one.noise.sizes) for one in subjects)))
+    return Ranked(findings, curves, tuple(looked_at), _rivals(better, rows))
 
 
 def _rivals(better: Sequence[_Scored], rows: int) -> tuple[str, ...]:
-    """Return the names of the causes that explain the logs about as well as the first, how rare they are left out."""
-    likely = [(one.cause.name, one.score - one.cause.seldom) for one in better if one.fits_all(rows)]
-    return tuple(name for name, told in likely[1:] if abs(told - likely[0][1]) < MARGIN)
+    """Return the first likely cause, and those that are about as likely, how rare they are left out."""
+    likely = [(one.cause.name, one.score - one.cause.seldom) for one in better if one.is_likely(rows)]
+    return tuple(name for name, told in likely if abs(told - likely[0][1]) < MARGIN)
 
 
 def _in_order(scored: Sequence[_Scored]) -> list[_Scored]:
@@ -220,7 +233,7 @@ def _falling(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
         for part in (0.4, 0.6, 0.8):
             ratios = tuple(_fall(subject.noise.sizes, power, part) for subject in subjects)
             first = np.exp(np.quantile(np.log(subjects[0].noise.sizes), part))
-            yield _Candidate(f"as size^-{power:g} from {first / 2**20:.3g} MiB on", "", ratios, 2 * PARAMETER, 0.1)
+            yield _Candidate(f"as size^-{power:g} from {format_size(first)} on", "", ratios, 2 * PARAMETER, 0.1)
 
 
 def _fall(sizes: Float, power: float, part: float) -> Float:
@@ -239,7 +252,7 @@ def _dipped(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
             dips += noise.sizes[far].tolist()
         total.append(ratios)
     if dips:
-        words = ", ".join(f"{size / 2**20:.3g} MiB" for size in sorted(set(dips)))
+        words = ", ".join(map(format_size, sorted(set(dips))))
         penalty = len(dips) * (PARAMETER + 2 * math.log(max(len(subject.noise.sizes) for subject in subjects)))
         yield _Candidate(f"at {words}", "", tuple(total), penalty, 0.0)
 
@@ -282,9 +295,8 @@ def _alike(best: _Scored, other: _Scored) -> bool:
 
 def _finding(group: Sequence[_Scored], probability: float, rows: int, evidence: Sequence[Evidence]) -> Finding:
     best = group[0]
-    rms = math.sqrt(sum(fit.rms**2 for fit in best.fits) / len(best.fits))
     suspects = tuple(_suspect(one, evidence) for one in group)
-    return Finding(suspects, rms, best.chi2, best.score, probability, best.fits_all(rows))
+    return Finding(suspects, best.rms, best.chi2, best.score, probability, best.fits_all(rows))
 
 
 def _suspect(one: _Scored, evidence: Sequence[Evidence]) -> Suspect:

@@ -22,6 +22,7 @@ from collsim.diagnosis.fit import (
     RATES_FROM_BYTES,
     Noise,
     dips_of,
+    late_row,
     p_value,
     shift,
     whole_shift,
@@ -108,7 +109,7 @@ class Subject:
         words = {part.verdict for part in ranges}
         if "slower" in words:
             return "faulty" if self.outside else "doubtful"
-        if dips_of(self.noise):
+        if set(dips_of(self.noise)) - {late_row(self.noise)}:
             return "doubtful"
         return "fast" if "faster" in words else "healthy"
 

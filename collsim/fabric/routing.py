@@ -115,7 +115,7 @@ def links_beside(fabric: Fabric, used: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return bool[n_links]: links of the nodes that no route takes though messages between the ranks could.
 
     They join ranks and switches. GPUs that are no ranks forward only where a route leads through them; between nodes
-    adapters and switches carry what routes give them.
+    adapters and switches carry what routes give them. Nodes without a rank have none: nothing inside leads there.
     """
     wiring, kinds = fabric.wiring, fabric.wiring.node_kinds
     inside = np.ones(wiring.n_nodes, dtype=np.bool_)
@@ -123,7 +123,23 @@ def links_beside(fabric: Fabric, used: NDArray[np.bool_]) -> NDArray[np.bool_]:
     inside[fabric.rank_node] = True
     if "nic" in kinds:  # these and what is behind them come last
         inside[kinds.index("nic") :] = False
-    return np.asarray(inside[wiring.link_src] & inside[wiring.link_dst] & ~used)
+    within = inside[wiring.link_src] & inside[wiring.link_dst]
+    beside = np.asarray(within & ~used)
+    return beside & _near_ranks(fabric, within) if "nic" in kinds and beside.any() else beside
+
+
+def _near_ranks(fabric: Fabric, within: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return bool[n_links]: links whose source is joined to a rank by links that are *within* nodes."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    wiring = fabric.wiring
+    ends = wiring.link_src[within], wiring.link_dst[within]
+    joined = coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), (wiring.n_nodes,) * 2)
+    part = connected_components(joined, directed=False)[1]
+    has_rank = np.zeros(wiring.n_nodes, dtype=np.bool_)
+    has_rank[part[fabric.rank_node]] = True
+    return np.asarray(has_rank[part[wiring.link_src]])
 
 
 def routes_of(

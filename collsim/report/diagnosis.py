@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from collsim.core.operations import operation
-from collsim.core.units import format_size
+from collsim.core.units import format_count, format_size
 from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Finding, Flagged, SizeRange, Suspect
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
@@ -116,17 +117,29 @@ def _causes(diagnosis: Diagnosis) -> Iterator[str]:
     if not any(log.verdict in ("faulty", "doubtful", "broken") for log in diagnosis.logs):
         yield "no cause is looked for: nothing is slower than a healthy machine may be"
         return
+    told = any(found.fits for found in diagnosis.findings)
     healthy = max((log.healthy.rms for log in diagnosis.logs), default=0.0)
     if diagnosis.unexplained:
-        nearest = "; the nearest follow" if diagnosis.findings else ""
-        yield f"none of the {len(diagnosis.looked_at)} causes that were simulated explains this{nearest}"
-    told = any(found.fits for found in diagnosis.findings)
+        yield _unexplained(diagnosis, told=told)
+    if any(found.probability < after.probability for found, after in pairwise(diagnosis.findings[:MOST_FINDINGS])):
+        yield "of causes about as likely the nearest stands first"
     for place, found in enumerate(diagnosis.findings[:MOST_FINDINGS], 1):
         yield from _finding(
             place, found, healthy, whole=place == 1 or (found.probability >= LIKELY and (found.fits or not told))
         )
     if (more := len(diagnosis.findings) - MOST_FINDINGS) > 0:
         yield f"{more} more fit better than the healthy machine, and worse than these"
+
+
+def _unexplained(diagnosis: Diagnosis, *, told: bool) -> str:
+    """Say that the likeliest cause, or all of them, are too far from the rows; *told*: another one is not."""
+    causes = format_count(len(diagnosis.looked_at), "cause")
+    if told:
+        return f"the likeliest of {causes} that were simulated is too far to explain this"
+    nearest = "; the nearest follow" if diagnosis.findings else ""
+    if len(diagnosis.looked_at) == 1:
+        return f"the one cause that was simulated does not explain this{nearest}"
+    return f"none of the {causes} that were simulated explains this{nearest}"
 
 
 def _finding(place: int, found: Finding, healthy_rms: float, *, whole: bool) -> Iterator[str]:

@@ -9,7 +9,9 @@ from collsim.fabric import routing
 from collsim.fabric.fabric import build_fabric, memory_need_Bps
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.fabric.routes import RouteBlock, Routes, assemble, merge_trunks
-from collsim.fabric.routing import find_routes, links_in_reach, routes_of
+from collsim.fabric.routing import find_routes, links_beside, links_in_reach, routes_of
+from collsim.library import load_profile
+from collsim.simulation.lowering import as_seen
 from collsim.topology import Topology, load_topology
 from collsim.topology.failures.degrade import damaged
 
@@ -172,3 +174,14 @@ def test_searches_from_all_sources_are_those_of_one_pair(seed, monkeypatch):
             for path in paths
         )
         assert routes.latency_s[place] == pytest.approx(slowest_s, rel=1e-12)
+
+
+def test_links_beside_are_those_of_nodes_with_ranks():
+    """Without peer access a GPU copies through its host, whose memory has links that no route takes."""
+    found = []
+    for nodes in ("2", "64"):
+        whole = load_topology("alps", {"scale_out.nodes": nodes})
+        seen = as_seen(whole, load_profile("gh200_quad"), range(6), {"NCCL_P2P_DISABLE": "1"})
+        fabric = build_fabric(seen, range(6))
+        found.append(int(links_beside(fabric, links_in_reach(fabric, find_routes(fabric))).sum()))
+    assert found[0] == found[1] > 0

@@ -6,6 +6,7 @@ from operator import is_
 
 import numpy as np
 
+from collsim.collectives import family_of
 from collsim.collectives.algorithm import KIB
 from collsim.collectives.node_p2p import turns_of
 from collsim.core.arrays import distinct
@@ -16,6 +17,7 @@ from collsim.library.costs.laws import Work, groups_messages
 from collsim.library.costs.message_costs import Messages
 from collsim.library.costs.network_costs import windowed_Bps
 from collsim.library.nccl.protocols import SLOTS
+from collsim.schedule import Schedule
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.lowering import Lowered, LoweredRun, layout_of, refuse_tables
 
@@ -157,14 +159,19 @@ def stores_of(lowered: Lowered) -> Float:
 def empty_chunks(lowered: Lowered) -> int:
     """Return how many chunks of a ring's all-reduce are empty: one for each rank, of at least `CHUNK_GRAIN_BYTES`."""
     schedule = lowered.schedule
-    if schedule.op != "all_reduce" or schedule.algo != "ring":
+    if schedule.op != "all_reduce" or not _gives_its_name(schedule):
         return 0
     return max(schedule.n_ranks - -(-schedule.size_bytes // CHUNK_GRAIN_BYTES), 0)
 
 
 def gathers_alone(lowered: Lowered) -> bool:
     """Return True for a ring that gathers and adds nothing before."""
-    return lowered.schedule.op == "all_gather" and lowered.schedule.algo == "ring"
+    return lowered.schedule.op == "all_gather" and _gives_its_name(lowered.schedule)
+
+
+def _gives_its_name(schedule: Schedule) -> bool:
+    """Return True for the algorithm that a family of constants is called after, and not one that borrows them."""
+    return schedule.algo == family_of(schedule.op, schedule.algo)
 
 
 def peers_of(lowered: Lowered) -> int:

@@ -190,7 +190,8 @@ def test_slower_links_slow_large_calls_down():
 def test_best_takes_the_kernel_and_all_has_a_row_for_each():
     best = collsim.simulate("hgx_h100", "all_reduce", "64K", library="vllm", algo="best", **BF16)
     every = collsim.simulate("hgx_h100", "all_reduce", "64K", library="vllm", algo="all", **BF16)
-    assert best.rows[0].algo == "peer_one_shot"
+    times_s = {row.algo: row.time_s for row in every}
+    assert times_s["peer_one_shot"] < min(times_s["ring"], times_s["nvls"], times_s["tree"])
     assert {"peer_one_shot", "peer_two_shot", "peer_multimem", "ring", "nvls"} < {row.algo for row in every}
     assert best.rows[0].time_s == min(row.time_s for row in every)
 

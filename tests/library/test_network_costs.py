@@ -357,9 +357,7 @@ class TestMoreNodesThanThoseOfTheFit:
         )
         assert many.time_hi_s / many.time_s == pytest.approx(few.time_hi_s / few.time_s)
 
-    @pytest.mark.parametrize(
-        ("topo", "op", "most"), [("h100_rail", "all_reduce", 25), ("h100_rail", "all_to_all", 12)]
-    )
+    @pytest.mark.parametrize(("topo", "op", "most"), [("h100_rail", "all_reduce", 25), ("h100_rail", "all_to_all", 12)])
     def test_intervals_of_two_thousand_nodes_stay_within_what_can_be_read(self, topo, op, most):
         for row in collsim.simulate(topo, op, ["64K", "1M", "32M", "1G"], nodes=2048).rows:
             assert row.time_s / most < row.time_lo_s < row.time_hi_s < most * row.time_s

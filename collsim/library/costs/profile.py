@@ -38,8 +38,8 @@ FARTHER = 1.0
 """Every doubling of the nodes beyond those of the fit adds an error of its own, so many times that of measured nodes in
 the same band of sizes; all are independent, so squares of logarithms add. Of training rows of Alps on 4 and 8 nodes,
 left out while those on 2 stay, 90 % lie within 1.5 and 1.7 times as far as those (median of five bands of sizes, of
-which few have more than five rows): squares 2.25 and 2.89, where 1 + `FARTHER` and 1 + 2 `FARTHER` fit best with 1. Beyond
-two doublings, and on other networks, no training row tells: the same law is taken (chosen)."""
+which few have more than five rows): squares 2.25 and 2.89, where 1 + `FARTHER` and 1 + 2 `FARTHER` fit best with 1.
+Beyond two doublings, and on other networks, no training row tells: the same law is taken (chosen)."""
 UNSEEN_REACH = 2.0
 """Intervals reach so many times as far where none of the logs says how good constants are: those of trees that have
 what rings have, and from 1 MiB on those of GPUs or networks that were not measured (chosen)."""
@@ -174,7 +174,7 @@ class NetworkCosts:
         return replace(found, turn_s=found.turn_s * SLICE_OF_CHUNK)
 
     def beyond(self, nodes: int, family: str, size_bytes: int) -> float:
-        """Return the logarithm that an interval over *nodes* nodes needs besides, for what more than those of the fit add.
+        """Return the logarithm of the error that nodes beyond those of the fit add to an interval.
 
         None for messages: each costs the same, so an error of that is the same share of few and many. No training row
         tells of messages on more nodes than a fit has (chosen). For other kernels errors of doublings add in squares

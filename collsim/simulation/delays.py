@@ -50,7 +50,7 @@ class Delay:
             path=f"{timing.path}, delay of a part",
             bracket_s=(
                 max(timing.time_s * (1 - off), timing.bound.time_s),
-                timing.time_s * (1 + off) + MOST_LATER * (own_s + shared_s),
+                timing.time_s * (1 + off) + MOST_LATER * added_s,
             ),
         )
 

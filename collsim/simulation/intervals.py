@@ -19,6 +19,8 @@ __all__ = ["nodes_measured", "with_interval"]
 MANY_NODES, CONGESTED = 64, 2.5
 """From so many nodes on, large sizes took up to so many times what laws of their number say: all-reduce on 128 to 512
 nodes of Alps from 256 MiB on 1.3 to 2.4 times, most of all on 256. Other jobs or placement; no log tells which."""
+HARDLY_TOLD = 10.0
+"""An interval that reaches so many times as far as the prediction hardly tells anything, and says so (chosen)."""
 UNSEEN = "none of the few logs holds this operation; "
 
 
@@ -38,7 +40,8 @@ def with_interval(row: Row, party: Party, question: Request) -> Row:
         return row
     scatter = counted.for_op(row.op)
     nodes = layout_of(party.runs[0]).n_nodes
-    scatter = scatter.widened(profile.network.reach(nodes) if nodes > 1 else 1.0)
+    if nodes > 1:
+        scatter = scatter.farther(profile.network.beyond(nodes, family, row.size_bytes))
     scatter = scatter.at_least(spread_of(profile.host, question.host) ** (row.host_s / row.time_s))
     low_s, high_s = row.time_s * scatter.low, row.time_s * scatter.high
     if nodes >= MANY_NODES:
@@ -46,6 +49,8 @@ def with_interval(row: Row, party: Party, question: Request) -> Row:
     low_s, high_s = (max(end_s, row.lower_bound_s) for end_s in (low_s, high_s))
     wide = high_s > WIDE * row.time_s or low_s < row.time_s / WIDE
     reasons = _reasons(party, nodes, unseen=counted.for_op(row.op) is not counted) if wide else ""
+    if high_s > HARDLY_TOLD * row.time_s or low_s < row.time_s / HARDLY_TOLD:
+        reasons += f"; more than {HARDLY_TOLD:g} times either way: nothing measured tells more"
     return replace(row, time_lo_s=low_s, time_hi_s=high_s, wide_because=reasons)
 
 

@@ -104,7 +104,7 @@ COMMANDS = (
     (f"{ON} --set link.bandwith=1GB/s", "--set link.bandwith", 'did you mean "link.bandwidth"?'),
     (f"{ON} --set link.bandwidth=25", "--set link.bandwidth", '"25 GB/s"'),
     (f"{ON} --fail lnk:gpu0-nvsw0", "--fail", 'did you mean "link:gpu0-nvsw0"'),
-    (f"{ON} --degrade link:gpu0-nvsw0=0%", "--degrade", "write --fail link:gpu0-nvsw0"),
+    (f"{ON} --degrade link:gpu0-nvsw0=0%", "--degrade", 'write --fail "link:gpu0-nvsw0"'),
     (f"{ON} --format cvs", "--format", 'did you mean "csv"?'),
     (f"{ON} --node 2", "", 'did you mean "--nodes"?'),
     (f"{ON} --fabrics rail", "", 'did you mean "--fabric"?'),

@@ -257,7 +257,7 @@ class TestWhichConstants:
         for nodes in (5, 10, 20, 40):
             row = collsim.simulate(cluster(nodes=nodes, gpus_per_node=1), ranks=nodes, **asked).rows[0]
             reach.append(np.log(row.time_hi_s / row.time_s))
-        assert np.array(reach) / reach[0] == pytest.approx([1.0, 1.0, 1.5, 2.0], rel=1e-6)
+        assert np.array(reach) / reach[0] == pytest.approx([1.0, 1.0, 2**0.5, 3**0.5], rel=1e-6)
 
 
 def made_rows(topology, profile, ops=("all_gather", "all_reduce"), per_node=(1, 2)):
@@ -329,6 +329,37 @@ def test_intervals_of_trees_that_no_log_shows_are_those_of_rings_twice_as_far():
     seen = NetworkCosts(accuracy={"ring": {"large": ring}, "chain": {"large": tree}}).scatters()
     assert seen["chain"]["large"] == tree
     assert NetworkCosts().scatters() == {}
-    # and with every doubling of the nodes beyond those of the fit half as far again
-    assert [NetworkCosts(nodes=4).reach(nodes) for nodes in (2, 4, 8, 32)] == [1.0, 1.0, 1.5, 2.5]
-    assert NetworkCosts().reach(64) == 1.0
+
+
+class TestMoreNodesThanThoseOfTheFit:
+    RING = Scatter(low=0.5, high=2.0, median=0.1, p90=0.4, rows=40, logs=9)
+
+    def costs(self, nodes=4):
+        tree = replace(self.RING, low=0.25, high=4.0)
+        return NetworkCosts(nodes=nodes, accuracy={"ring": {"large": self.RING}, "chain": {"large": tree}})
+
+    def test_errors_of_doublings_add_in_squares(self):
+        reach = [self.costs().beyond(nodes, "ring", 2**20) / np.log(2) for nodes in (2, 4, 8, 64, 4 * 2**9)]
+        assert reach == pytest.approx([0, 0, 1, 2, 3])
+        assert self.costs(nodes=0).beyond(64, "ring", 2**20) == 0.0
+
+    def test_what_a_doubling_adds_is_that_of_measured_nodes_whatever_else_makes_an_interval_wide(self):
+        costs = self.costs()
+        assert costs.beyond(64, "chain", 2**20) == costs.beyond(64, "ring", 2**20)
+        both = self.RING.widened(3).farther(np.log(2) * 4)
+        assert (np.log(both.high), np.log(both.low)) == pytest.approx((5 * np.log(2), -5 * np.log(2)))
+
+    def test_messages_are_as_far_off_on_many_nodes_as_on_few(self):
+        assert [self.costs().beyond(1024, family, 2**20) for family in ("messages", "direct")] == [0.0, 0.0]
+        asked = {"op": "all_to_all", "size": "1G", "library": LIBRARY}
+        few, many = (
+            collsim.simulate(cluster(nodes=nodes, gpus_per_node=1), ranks=nodes, **asked).rows[0] for nodes in (8, 32)
+        )
+        assert many.time_hi_s / many.time_s == pytest.approx(few.time_hi_s / few.time_s)
+
+    @pytest.mark.parametrize(("topo", "op", "most"), [("h100_rail", "all_reduce", 25), ("h100_rail", "all_to_all", 12)])
+    def test_intervals_of_two_thousand_nodes_stay_within_what_can_be_read(self, topo, op, most):
+        for row in collsim.simulate(topo, op, ["64K", "1M", "32M", "1G"], nodes=2048).rows:
+            assert row.time_s / most < row.time_lo_s < row.time_hi_s < most * row.time_s
+            hardly = max(row.time_hi_s / row.time_s, row.time_s / row.time_lo_s) > 10
+            assert ("nothing measured tells more" in row.wide_because) == hardly

@@ -323,6 +323,11 @@ def test_rows_of_all_algorithms_stand_beside_their_own():
         ("link:gpu0-nvsw0:0", ("0 cables",)),
         ("link!:gpu0-nvsw0", ("which direction", "link!:gpu0->gpu1")),
         ("", ("is not KIND:NAME",)),
+        ("gpu:", ("is not KIND:NAME", "the name after the colon is missing: gpu:gpu0")),
+        (" switch: ", ("the name after the colon is missing: switch:nvsw0",)),
+        ("link:", ("the name after the colon is missing: link:gpu0-nvsw0",)),
+        ("link!:", ("the name after the colon is missing: link!:gpu0->nvsw0",)),
+        ("nic:", ("the name after the colon is missing: this topology has no nic at all",)),
         ("gpu:6-9", ('there is no gpu "8" of "6-9"', "gpu7")),
         ("gpu:5-4", ('"5-4" in "5-4" runs backwards', "write 4-5")),
         ("gpu:0-99999", ('"0-99999" in "0-99999" is too long', "at most 4,096 numbers")),
@@ -367,6 +372,23 @@ def test_what_has_failed_runs_no_slower():
 def test_bad_shares(share):
     with pytest.raises(InputError, match=r"is no part of a rate|is not a percentage"):
         damaged(load_topology("hgx_h100"), None, {"link:gpu0-nvsw0": share})
+
+
+@pytest.mark.parametrize(
+    ("topo", "name", "over"),
+    [
+        ("hgx_h100", "gpu:gpu0", {}),
+        ("mi300x_ubb8", "link:gpu0-gpu1", {}),
+        ("h100_rail", "nic:node0/0", {"nodes": 2}),
+    ],
+)
+def test_next_to_nothing_of_a_rate_is_a_failure(topo, name, over):
+    for share in ("1e-30%", "1e-16%", "0.00009%", "9e-7"):
+        with pytest.raises(InputError, match=r"is less than 0.0001%") as caught:
+            collsim.simulate(topo, "all_reduce", "1M", degrade={name: share}, **over)
+        assert f'fail="{name}": nothing waits' in caught.value.faults[0].hint
+    least = collsim.simulate(topo, "all_reduce", ["8", "1G"], degrade={name: "0.0001%"}, **over)
+    assert all(row.lower_bound_s <= row.time_s for row in least)
 
 
 @pytest.mark.parametrize("what", [{"fail": 5}, {"fail": [None]}, {"degrade": 0.5}, {"fail": {"gpu5": 1}}])

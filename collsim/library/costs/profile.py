@@ -34,10 +34,12 @@ def band_of(size_bytes: int, bands: dict[str, int] = BANDS) -> str:
 REPLAYS = 20
 """A graph is taken to be replayed so many times in a row where nobody says how often. Then, and for a framework that
 replays one step after another, next to nothing is left of what its first start takes (chosen, as usual for calls)."""
-FARTHER = 0.5
-"""Intervals reach so much further with every doubling of the nodes beyond those of the fit: training rows of Alps on 4
-and 8 nodes, left out while those on 2 stay, lie 1.5 and 1.7 times as far off as these (90th percentiles, median of five
-bands of sizes), where few bands have more than five rows; rounded up (chosen)."""
+FARTHER = 1.0
+"""Every doubling of the nodes beyond those of the fit adds an error of its own, so many times that of measured nodes in
+the same band of sizes; all are independent, so squares of logarithms add. Of training rows of Alps on 4 and 8 nodes,
+left out while those on 2 stay, 90 % lie within 1.5 and 1.7 times as far as those (median of five bands of sizes, of
+which few have more than five rows): squares 2.25 and 2.89, where 1 + `FARTHER` and 1 + 2 `FARTHER` fit best with 1.
+Beyond two doublings, and on other networks, no training row tells: the same law is taken (chosen)."""
 UNSEEN_REACH = 2.0
 """Intervals reach so many times as far where none of the logs says how good constants are: those of trees that have
 what rings have, and from 1 MiB on those of GPUs or networks that were not measured (chosen)."""
@@ -86,6 +88,18 @@ class Scatter:
     def widened(self, times: float) -> Scatter:
         """Return the same with ends that are *times* as far off, as logarithms."""
         return replace(self, low=self.low**times, high=self.high**times)
+
+    def farther(self, apart: float) -> Scatter:
+        """Return the same with another, independent error, whose ends are *apart* off as logarithms: squares add.
+
+        >>> told = Scatter(0.5, 2.0, 0.1, 0.4, 20, 9)
+        >>> told.farther(0.0) == told, round(told.farther(math.log(2)).high, 3), round(2 ** math.sqrt(2), 3)
+        (True, 2.665, 2.665)
+        """
+        if not apart:
+            return self
+        low, high = (math.exp(math.hypot(math.log(end), apart)) for end in (self.low, self.high))
+        return replace(self, low=1 / low, high=high)
 
     def for_op(self, op: str) -> Scatter:
         """Return the same with ends `UNSEEN_REACH` times as far off where few logs hold rows, and none of *op*.
@@ -159,13 +173,25 @@ class NetworkCosts:
             return found
         return replace(found, turn_s=found.turn_s * SLICE_OF_CHUNK)
 
-    def reach(self, nodes: int) -> float:
-        """Return the factor on the logarithms of intervals over *nodes* nodes: 1 up to those of the fit, more beyond.
+    def beyond(self, nodes: int, family: str, size_bytes: int) -> float:
+        """Return the logarithm of the error that nodes beyond those of the fit add to an interval.
 
-        >>> NetworkCosts(nodes=8).reach(4), NetworkCosts(nodes=8).reach(32)
-        (1.0, 2.0)
+        None for messages: each costs the same, so an error of that is the same share of few and many. No training row
+        tells of messages on more nodes than a fit has (chosen). For other kernels errors of doublings add in squares
+        (`FARTHER`), each as large as that of the kernel with the nearest ends in the band.
+
+        >>> rings = {"large": Scatter(0.5, 2.0, 0.1, 0.4, 20, 9)}
+        >>> costs = NetworkCosts(nodes=8, accuracy={"ring": rings})
+        >>> [costs.beyond(nodes, "ring", 2**20) / math.log(2) for nodes in (4, 8, 32 * 4)]
+        [0.0, 0.0, 2.0]
+        >>> costs.beyond(128, "messages", 2**20)
+        0.0
         """
-        return 1 + FARTHER * math.log2(max(nodes / self.nodes, 1.0)) if self.nodes else 1.0
+        doublings = math.log2(max(nodes / self.nodes, 1.0)) if self.nodes else 0.0
+        if not doublings or BETWEEN.get(family, family) == "messages":
+            return 0.0
+        ends = [entry.high for bands in self.accuracy.values() if (entry := _entry(bands, size_bytes))]
+        return math.sqrt(FARTHER * doublings) * math.log(min(ends, default=1.0))
 
     def scatters(self) -> dict[str, Mapping[str, Scatter]]:
         """Return the accuracy of every kernel: of those whose costs are another's, the other's.
@@ -341,9 +367,7 @@ class Profile:
         """
         kernel = family if family in self.accuracy else STAND_IN.get(family, family)
         bands = self.accuracy.get(kernel, {})
-        own = band_of(size_bytes, BANDS_BETWEEN)
-        below = [band for band in reversed(BANDS_BETWEEN) if BANDS["large"] <= BANDS_BETWEEN[band] <= size_bytes]
-        return next((bands[band] for band in below or [own] if band in bands), None)
+        return _entry(bands, size_bytes)
 
     def launched(self, launch: str, *, registered: bool = False) -> Profile:
         """Return the constants for a way to launch; those of stream launches where it has none of its own.
@@ -366,6 +390,13 @@ class Profile:
             f"launch {self.launch_s * 1e6:g} us, message {self.message_overhead_s * 1e6:g} us, channel {rate}, "
             f"links at {'achievable' if self.achievable_rate else 'line'} rate"
         )
+
+
+def _entry(bands: Mapping[str, Scatter], size_bytes: int) -> Scatter | None:
+    """Return the errors of the band of a size; from 1 MiB on those of the next smaller band stand for one without."""
+    own = band_of(size_bytes, BANDS_BETWEEN)
+    below = [band for band in reversed(BANDS_BETWEEN) if BANDS["large"] <= BANDS_BETWEEN[band] <= size_bytes]
+    return next((bands[band] for band in below or [own] if band in bands), None)
 
 
 def _error(accuracy: Mapping[str, Mapping[str, Scatter]]) -> str:

@@ -28,6 +28,9 @@ from collsim.topology.wiring import Coordinates, LaterWiring, LinkBundles, Wirin
 
 __all__ = ["cut_faults", "damaged"]
 
+LEAST_SHARE = 1e-6
+"""A link at less of its rate has failed for whoever waits: 1 GiB over 400 Gb/s takes six hours (chosen)."""
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -50,7 +53,7 @@ def damaged(
     Raises
     ------
     InputError
-        Unknown names, percentages that are none, or nothing left; every fault at once.
+        Unknown names, percentages that are none or below `LEAST_SHARE`, or nothing left; every fault at once.
 
     Examples
     --------
@@ -135,9 +138,14 @@ def _share(text: str, name: str, faults: list[Fault]) -> float | None:
     except ValueError:
         faults.append(Fault(f'"{text[:40]}" of "{name[:60]}" is not a percentage', "degrade", _shape(name)))
         return None
-    if 0 < share <= 1:
+    if LEAST_SHARE <= share <= 1:
         return share
-    hint = f"write --fail {name}" if share == 0 else "give more than 0% and at most 100%"
+    none = 0 <= share < LEAST_SHARE
+    hint = f'write --fail "{name}"' if none else f"give at least {LEAST_SHARE:.4%} and at most 100%"
+    if none and share:
+        what = f'"{text[:40]}" of "{name[:60]}" is less than {LEAST_SHARE:.4%}'
+        faults.append(Fault(what, "degrade", f"{hint}: nothing waits for so slow a link"))
+        return None
     faults.append(Fault(f'"{text[:40]}" of "{name[:60]}" is no part of a rate', "degrade", hint))
     return None
 

@@ -152,6 +152,8 @@ def places_of(keys: Ints) -> Ints:
 def _shape_hint(wiring: Wiring, text: str) -> str:
     """Return a hint for a text without a kind, or with an unknown one."""
     name = text.rpartition(":")[2]
+    if not name and text[:-1] in KINDS:
+        return f"the name after the colon is missing: {_example(wiring, text[:-1])}"
     if name in wiring.node_names:
         node = wiring.node_names.index(name)
         kind = next((kind for kind in ("gpu", "nic", "switch", "cpu") if _is(wiring, node, kind)), "switch")
@@ -160,6 +162,16 @@ def _shape_hint(wiring: Wiring, text: str) -> str:
     near = nearest(kind, KINDS)
     meant = f'did you mean "{near}:{named}"? ' if near else ""
     return f"{meant}the kinds are {', '.join(KINDS)}: link:gpu0-gpu1"
+
+
+def _example(wiring: Wiring, kind: str) -> str:
+    """Return what stands before the names of a kind with one after it, or that the topology has none."""
+    if kind.startswith("link"):
+        links = wiring.around(np.array([0]))
+        ends = [wiring.node_names[node] for node in (0, int(links.dst[links.src == 0][0]))]
+        return f"{kind}:{('->' if kind == 'link!' else '-').join(ends)}"
+    first = next((name for node, name in enumerate(wiring.node_names) if _is(wiring, node, kind)), None)
+    return f"{kind}:{first}" if first else _near(wiring, (), "", kind)
 
 
 def _is(wiring: Wiring, node: int, kind: str) -> bool:

@@ -45,7 +45,7 @@ PYTHON = (
     ("simulate", RUN, {"groups": "tp=4,dp=2", "over": 5}, "over", "name dimensions of the layout"),
     ("simulate", RUN, {"overrides": {"link.bandwidth": 80e9}}, "overrides", '"80 GB/s"'),
     ("simulate", RUN, {"fail": {"link:gpu0-nvsw0": False}}, "fail", '["link:gpu0-gpu1"]'),
-    ("simulate", RUN, {"degrade": LINKS}, "degrade", "more than 0% and at most 100%"),
+    ("simulate", RUN, {"degrade": LINKS}, "degrade", "at least 0.0001% and at most 100%"),
     (
         "simulate",
         ("hgx_h100", "all_to_all_v"),

@@ -17,6 +17,7 @@ from collsim.core.units import format_bandwidth, format_time
 from collsim.explanation.bench import Bench
 from collsim.explanation.findings import FINE, KINDS, Constant, Part
 from collsim.explanation.removals import OVERLAP, Removal
+from collsim.library.costs.direct_pointers import kernel_of
 from collsim.simulation.provenance import machine_gpus
 from collsim.simulation.request.fields import Request
 from collsim.simulation.result import Row
@@ -83,7 +84,8 @@ def _constants(bench: Bench, removal: Removal) -> tuple[Constant, ...]:
     node = bench.asked.topology.wiring.coordinates.node
     groups = [group.gpus for group in row.group_times] or [tuple(bench.gpus)]
     several = any(len({int(node[gpu]) for gpu in group}) > 1 for group in groups)
-    told = removal.origins(bench.profile, family_of(row.op, row.algo), row.proto or "Simple", network=several)
+    kernel = kernel_of(bench.profile, family_of(row.op, row.algo), row.op)
+    told = removal.origins(bench.profile, kernel, row.proto or "Simple", network=several)
     return tuple(
         Constant(origin.profile, origin.key, _value(name, value), origin.status, origin.source)
         for name, value, origin in told

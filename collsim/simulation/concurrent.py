@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.collectives import family_of
 from collsim.core.errors import Fault, InternalError, UnsupportedError, defect
 from collsim.core.operations import operation
 from collsim.engine import (
@@ -37,7 +36,7 @@ from collsim.simulation.doubts import doubted
 from collsim.simulation.hops import laid
 from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, LoweredRun, lower, prepare, run_on
 from collsim.simulation.result import GroupTime, Row
-from collsim.simulation.timing import LEAST_COMPILED, Timing, kernel_costs, problem_of, time_lowered, timing_of
+from collsim.simulation.timing import LEAST_COMPILED, Timing, costs_of, problem_of, time_lowered, timing_of
 from collsim.topology import Topology
 
 if TYPE_CHECKING:
@@ -157,19 +156,13 @@ def part_of(
 
 def with_lowered(lowered: Lowered, proto: str) -> GroupTask:
     """Return a lowered schedule as one group runs it, with the costs of protocol *proto*."""
-    return GroupTask(lowered, lowered.run, *_costs(lowered.schedule, lowered.run, proto))
+    return GroupTask(lowered, lowered.run, *costs_of(lowered.schedule, lowered.run, proto))
 
 
 def with_costs(part: GroupTask, proto: str) -> GroupTask:
     """Return the same with the costs of another protocol."""
-    costs, network = _costs(part.lowered.schedule, part.run, proto)
+    costs, network = costs_of(part.lowered.schedule, part.run, proto)
     return replace(part, costs=costs, network=network)
-
-
-def _costs(schedule: Schedule, run: LoweredRun, proto: str) -> tuple[Protocol, Protocol | None]:
-    """Return the costs of a protocol inside a node and between nodes."""
-    family = family_of(schedule.op, schedule.algo)
-    return kernel_costs(run, proto, family), run.profile.network.protocol(proto, family)
 
 
 def prepare_groups(

@@ -276,7 +276,7 @@ def predict(
     elif question.registered == SYMMETRIC and question.library is not None and question.library.family == "nccl":
         constants = with_symmetric(constants, topology if topology.cluster is None else topology.cluster.node)
     if writes_directly(question.library, one_process=question.one_process):
-        constants = with_direct_pointers(constants, [op.name for op in question.ops])
+        constants = with_direct_pointers(constants)
     constants = with_staged_rings(constants, question.library)
     shipped, constants = constants, as_hosted(constants, question.host, question.library)
     traced = traced and not contested(question)

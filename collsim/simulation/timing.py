@@ -27,6 +27,7 @@ from collsim.engine import (
 from collsim.fabric.bounds.lower import Bound, lower_bound
 from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Bool, Protocol, soft_max
+from collsim.library.costs.direct_pointers import kernel_of
 from collsim.library.costs.laws import cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
 from collsim.schedule import Schedule, Transfers
@@ -64,6 +65,7 @@ __all__ = [
     "Timing",
     "base_s",
     "call_time_s",
+    "costs_of",
     "device_time_s",
     "kernel_costs",
     "least_call_s",
@@ -134,9 +136,15 @@ def time_schedule(schedule: Schedule, run: LoweredRun, proto: str = "Simple", dt
     InternalError
         The result broke a conservation law.
     """
-    costs = kernel_costs(run, proto, family_of(schedule.op, schedule.algo))
-    lowered, network = laid(schedule, run, dtype), run.profile.network
-    return time_lowered(lowered, lowered.run, costs, network.protocol(proto, family_of(schedule.op, schedule.algo)))
+    lowered = laid(schedule, run, dtype)
+    return time_lowered(lowered, lowered.run, *costs_of(schedule, run, proto))
+
+
+def costs_of(schedule: Schedule, run: LoweredRun, proto: str) -> tuple[Protocol, Protocol | None]:
+    """Return the costs of a protocol inside a node and between nodes."""
+    family = family_of(schedule.op, schedule.algo)
+    within = kernel_costs(run, proto, kernel_of(run.profile, family, schedule.op))
+    return within, run.profile.network.protocol(proto, family)
 
 
 def kernel_costs(run: LoweredRun, proto: str, family: str, network: Protocol | None = None) -> Protocol:

@@ -109,3 +109,10 @@ def test_registered_rings_take_fewer_channels():
 def test_versions_that_register_no_rings_replay_them_as_ever():
     assert time_s("all_gather", "64M", "nccl-2.22", launch="graph").rows[0].channels == 24
     assert both_s("all_gather", "64M", "nccl-2.22")[1] > 1.1 * both_s("all_gather", "64M")[1]
+
+
+@pytest.mark.parametrize("ops", [("reduce_scatter", "all_gather"), ("all_reduce", "reduce_scatter", "all_to_all")])
+def test_an_operation_takes_as_long_beside_others(ops):
+    asked = {"library": "nccl-2.21", "one_process": True, "ranks": 2, "environment": {"NCCL_NVLS_ENABLE": "0"}}
+    together = {row.op: row.time_s for row in simulate("hgx_h200", list(ops), "64M", **asked).rows}
+    assert together == {op: simulate("hgx_h200", op, "64M", **asked).rows[0].time_s for op in ops}

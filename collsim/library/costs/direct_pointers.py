@@ -9,16 +9,17 @@ lines of 2.32 still say so; from 2.23 on rings do the same with registered buffe
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from collsim.library.costs.channel_costs import Protocol
 from collsim.library.costs.profile import Profile
 from collsim.library.library import Library
 
-__all__ = ["RINGS_SINCE", "with_direct_pointers", "with_staged_rings", "writes_directly"]
+__all__ = ["RINGS_SINCE", "kernel_of", "with_direct_pointers", "with_staged_rings", "writes_directly"]
 
-UNTIL, STAGED = ("nccl", (2, 21)), "reduce_scatter"
+UNTIL = "nccl", (2, 21)
+STAGED = {("ring", "reduce_scatter"): "staged ring"}
+"""Under which name constants stand of a kernel that is staged all the same, by its family and operation."""
 RATE, SLICES = 0.85, 2
 """Rate of a channel of a ring beside that which counts the copy apart, while it stores to two places; of the last chunk
 one slice of two is on its way while nothing overlaps it, where a copy out takes the whole chunk. Fitted to two H200,
@@ -35,17 +36,25 @@ def writes_directly(library: Library | None, *, one_process: bool) -> bool:
     return one_process and library is not None and library.family == UNTIL[0] and library.version <= UNTIL[1]
 
 
-def with_direct_pointers(profile: Profile, ops: Collection[str] = ()) -> Profile:
-    """Return the constants of ranks that write into each other's buffers, where nothing is copied out by *ops*."""
+def kernel_of(profile: Profile, family: str, op: str) -> str:
+    """Name the kernel whose constants hold for *op*: of its *family*, or the one that is staged all the same."""
+    staged = STAGED.get((family, op), family)
+    return staged if staged in profile.families else family
+
+
+def with_direct_pointers(profile: Profile) -> Profile:
+    """Return the constants of ranks that write into each other's buffers, where nothing is copied out."""
     rings = dict(profile.families.get("ring", {}))
-    if "Simple" in rings and set(ops) != {STAGED}:
-        costs = rings["Simple"]
+    staged = {name: rings for name in STAGED.values() if rings}
+    if "Simple" in rings:
+        costs, rings = rings["Simple"], dict(rings)
         rate_Bps = costs.channel_rate_Bps * RATE
         fill_Bps = costs.fill_rate_Bps * SLICES
         rings["Simple"] = replace(costs, stepwise=False, fill_rate_Bps=fill_Bps, channel_rate_Bps=rate_Bps)
     messages = profile.launched("stream", registered=True).families.get("messages", {})
     families = {
         **profile.families,
+        **staged,
         **({"ring": rings} if rings else {}),
         **({"messages": messages} if messages else {}),
     }

@@ -14,7 +14,6 @@ import numpy as np
 
 import collsim
 from collsim.calibration.cases import used_time_s
-from collsim.calibration.observations import LEAST_SHARE
 from collsim.core.errors import CollsimError
 from collsim.core.operations import DTYPES
 from collsim.library import (
@@ -29,7 +28,7 @@ from collsim.library import (
     read_environment,
     system_of,
 )
-from collsim.library.costs.hosts import around_s, in_a_row
+from collsim.library.costs.hosts import around_s, as_usual_s, in_a_row
 from collsim.simulation.result import Row
 from collsim.topology import Topology, load_topology
 
@@ -189,7 +188,7 @@ def gpus_of(case: TableCase) -> list[int]:
 
 def around_calls_s(case: TableCase) -> float:
     """Return by how much a row of few calls is longer than one of the usual number."""
-    return around_s(case.library, case.calls, case.launch) if case.launch != "registered" else 0.0
+    return around_s(case.library, case.calls, case.launch)
 
 
 def simulate(case: TableCase, profile: Profile | None = None) -> Row:
@@ -309,8 +308,7 @@ def alpha_beta(train: Sequence[TableRow]) -> Predictor:
     for key, rows in groups.items():
         free = [row for row in rows if "NCCL_ALGO" not in row.case.env and "NCHANNELS" not in row.case.env] or rows
         fits[key] = fit_alpha_beta(
-            (*steps_and_bytes(row.case), max(row.time_s - around_calls_s(row.case), row.time_s * LEAST_SHARE))
-            for row in free
+            (*steps_and_bytes(row.case), as_usual_s(row.time_s, around_calls_s(row.case))) for row in free
         )
 
     def predict_alpha_beta(case: TableCase) -> Prediction | None:

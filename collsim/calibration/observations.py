@@ -13,7 +13,7 @@ from collsim.core.errors import CollsimError
 from collsim.core.progress import steps
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Protocol
-from collsim.library.costs.hosts import around_s
+from collsim.library.costs.hosts import around_s, as_usual_s
 from collsim.library.costs.profile import REPLAYS
 from collsim.simulation.lowering import Lowered, LoweredRun, as_seen, lower, prepare
 from collsim.simulation.timing import device_time_s, kernel_costs
@@ -27,8 +27,6 @@ the first to use a kernel."""
 LEAST_STEP, SMALL_STEP, SMALL_BYTES = 1.9, 3.9, 2**16
 """Sizes of one log that are fitted are at least the first factor apart, small ones, whose times hardly differ, the
 second; more tell nothing new and cost time."""
-LEAST_SHARE = 0.1
-"""At least so much of a time is the call, whatever lies around a row of calls."""
 MOST_TRANSFERS = 64_000
 """A row whose schedule is larger is left out of a fit: it would take longer than all others together."""
 
@@ -190,8 +188,8 @@ def observe(
         if len(lowered.transfers) > most_transfers:
             refused[f"its schedule has more than {most_transfers} transfers"] += 1
             continue
-        time_s = row.time_s(topology.name)
-        time_s = max(time_s - around_s(case.library or library, case.calls, case.launch), time_s * LEAST_SHARE)
+        more_s = around_s(case.library or library, case.calls, case.launch)
+        time_s = as_usual_s(row.time_s(topology.name), more_s)
         found.append(Observation(row, time_s, launch_of(case), family, proto, algo, lowered, lowered.run))
     return found, dict(refused)
 

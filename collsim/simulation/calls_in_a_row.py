@@ -15,6 +15,7 @@ from collsim.core.arrays import distinct
 from collsim.engine import Solution
 from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Protocol
+from collsim.library.costs.hosts import USUAL_CALLS
 from collsim.library.costs.message_costs import cycle_mean
 from collsim.schedule import Pipelines
 
@@ -24,15 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["busiest", "channel_of_rank", "overlaps", "shown_of_chain"]
 
 
-CALLS = 20
-"""Calls in a row of which nccl-tests shows the mean, as it comes (-n; src/common.cu)."""
-
-
 def busiest(lowered: Lowered, solution: Solution, costs: Protocol) -> tuple[int, float]:
     """Return the transfer that ends last, and when the time of the call begins.
 
     That is 0; if calls overlap the time up to its end is what one call more adds to a long row of them, and over nodes
-    the part of the first call that a row of `CALLS` shows.
+    the part of the first call that a row of `USUAL_CALLS` shows.
     """
     over_nodes = overlaps(lowered, costs)
     if not costs.back_to_back and not over_nodes:
@@ -61,7 +58,7 @@ def shown_of_chain(lowered: Lowered, costs: Protocol) -> float:
 
     Its ranks are done one after another, and the time of a row of calls is the mean of theirs.
     """
-    return 1 / (2 * CALLS) if overlaps(lowered, costs) else 1.0
+    return 1 / (2 * USUAL_CALLS) if overlaps(lowered, costs) else 1.0
 
 
 def channel_of_rank(lowered: Lowered, costs: Protocol) -> Int:

@@ -10,7 +10,16 @@ from collsim import simulate
 from collsim.calibration.logs.reading import read_tests
 from collsim.core.errors import InputError
 from collsim.library import load_library, load_profile
-from collsim.library.costs.hosts import HOSTS, _floor, around_s, as_hosted, checked_host, host_words, spread_of
+from collsim.library.costs.hosts import (
+    HOSTS,
+    _floor,
+    around_s,
+    as_hosted,
+    checked_host,
+    host_words,
+    in_a_row,
+    spread_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +57,18 @@ def test_further_gpus_of_a_thread_start_later_on_a_slower_host(h100):
     assert as_hosted(h100).thread_launch_s == h100.thread_launch_s
     assert as_hosted(h100, "virtual").thread_launch_s == pytest.approx(1.7 * h100.thread_launch_s)
     assert as_hosted(h100, "8us").thread_launch_s == h100.thread_launch_s
+
+
+def test_few_calls_take_longer_with_and_without_registered_buffers_and_replays_by_their_number(h100):
+    few = in_a_row(h100, "nccl-2.28", 2, "stream")
+    for launched in ({}, {"registered": True}):
+        of, own = (profile.launched("stream", **launched) for profile in (few, h100))
+        assert of.launch_s - own.launch_s == pytest.approx(9e-6 * (1 / 2 - 1 / 20))
+    assert few.launched("graph") == h100.launched("graph")
+    replayed, own = (each.launched("graph") for each in (in_a_row(h100, "nccl-2.28", 100, "graph", 5), h100))
+    assert replayed.launch_s - own.launch_s == pytest.approx(25e-6 * (1 / 100 - 1 / 400))
+    assert replayed.thread_launch_s == pytest.approx(4 * own.thread_launch_s)
+    assert in_a_row(load_profile("ideal"), "nccl-2.28", 2, "stream") == load_profile("ideal")
 
 
 def test_a_row_of_few_calls_shares_what_lies_around_them():

@@ -12,7 +12,8 @@ from collsim.collectives.algorithm import ScheduleRequest
 from collsim.core.operations import operation
 from collsim.engine import solve
 from collsim.library import load_profile
-from collsim.simulation.calls_in_a_row import CALLS, busiest
+from collsim.library.costs.hosts import USUAL_CALLS
+from collsim.simulation.calls_in_a_row import busiest
 from collsim.simulation.heralds import passes_lines
 from collsim.simulation.lowering import lower, prepare
 from collsim.simulation.timing import kernel_costs, problem_of
@@ -86,7 +87,7 @@ def test_calls_along_one_order_of_ranks_follow_each_other_as_fast_as_the_busiest
     spans = [finish_s[src == rank].max() - ready_s[src == rank].min() for rank in set(src.tolist())]
     last, begin_s = busiest(lowered, solution, both[0])
     pace_s, whole_s = max(spans), solution.finish_s.max()
-    assert finish_s[last] - begin_s == pytest.approx(pace_s + (whole_s - pace_s) / (2 * CALLS), rel=1e-9)
+    assert finish_s[last] - begin_s == pytest.approx(pace_s + (whole_s - pace_s) / (2 * USUAL_CALLS), rel=1e-9)
     assert pace_s < 0.8 * whole_s
 
 

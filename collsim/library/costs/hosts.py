@@ -29,6 +29,7 @@ __all__ = [
     "Host",
     "around_s",
     "as_hosted",
+    "as_usual_s",
     "checked_host",
     "host_words",
     "in_a_row",
@@ -80,19 +81,19 @@ host has 10 with 2.28; broadcast, reduce and sends start no later, nor do replay
 was is not known; tables with 2.29 show nothing of it."""
 
 AROUND_S, USUAL_CALLS = {"nccl": 9e-6, "rccl": 19e-6}, 20
-"""What a row of calls takes besides its calls, by the library, and how many calls a row has by default, of which the
-constants hold their share: the host's part of the first call, or that of the last on the device, and the notice of the
-end. Measured: two H200 with NCCL 2.28.9 take 7 to 8 us longer up to 256 KiB if a row is one call, 10 us at 2 MiB and
+"""What a row of calls takes besides its calls, by the library, and of how many calls in a row nccl-tests shows the mean
+by default (-n; src/common.cu), of which the constants hold their share: the host's part of the first call, or that of
+the last on the device, and the notice of the end. Measured: two H200 with NCCL 2.28.9 take 7 to 8 us longer up to 256 KiB if a row is one call, 10 us at 2 MiB and
 15 us at 16 MiB, and half of that if it is two. Eight MI300X with RCCL: the mean of two calls (gpinkert/rccl-profile,
 config.yaml) is 7.2 to 9.4 us longer than that of twenty at another site (hisohara/ai-scripts), at every size from 8 B
 to 32 MiB, whether host or links decide: 8.6 us in the median, over 1/2 less 1/20."""
-
-
 GRAPH_S, USUAL_REPLAYED = {"nccl": 25e-6}, USUAL_CALLS * REPLAYS
 """The same of a row of replays of one graph, and calls in so many that next to nothing is left of it. nccl-tests
 captures all its calls (`-n`) and replays them `-G` times. Measured: two H200, all-reduce of 8 B, 5.66 us in ten
 replays of 20 calls (NCCL 2.28.9) and 6.7 to 7.1 with one (2.32.3), so 23 to 32 us a row; four
 H100, 64 KiB to 1 MiB, three replays of 10 calls beside five of 20: 18 us with all-reduce, 59 with sends."""
+LEAST_SHARE = 0.1
+"""At least so much of a time is the call, whatever lies around a row of calls (chosen)."""
 
 
 def around_s(library: str, calls: int | None, launch: str = "stream") -> float:
@@ -111,16 +112,26 @@ def around_s(library: str, calls: int | None, launch: str = "stream") -> float:
     return per_row.get(library.partition("-")[0], 0.0) * max(1 / (calls or usual) - 1 / usual, 0.0)
 
 
+def as_usual_s(time_s: float, more_s: float) -> float:
+    """Return a mean of few calls as of the usual number, *more_s* shorter; at least a part of it is the call."""
+    return max(time_s - more_s, time_s * LEAST_SHARE)
+
+
 def in_a_row(profile: Profile, library: str, calls: int | None, launch: str, replays: int | None = None) -> Profile:
     """Return the constants of so many calls in a row, in so many replays of a graph; as they are with no host at all.
 
     What the later GPUs of a thread wait for is in the first replay alone.
     """
     more_s = around_s(library, calls, launch)
-    if not profile.floor_s or launch not in ("stream", "graph"):
+    if not profile.floor_s:
         return profile
-    if launch == "stream":
-        return replace(profile, launch_s=profile.launch_s + more_s)
+    if launch != "graph":
+        others = {
+            name: replace(each, launch_s=each.launch_s + more_s)
+            for name, each in profile.launches.items()
+            if name != "graph"
+        }
+        return replace(profile, launch_s=profile.launch_s + more_s, launches={**profile.launches, **others})
     own = profile.launches.get("graph", profile)
     wait_s = own.thread_launch_s * REPLAYS / (replays or REPLAYS)
     replayed = replace(own, launch_s=own.launch_s + more_s, thread_launch_s=wait_s)

@@ -81,12 +81,13 @@ host has 10 with 2.28; broadcast, reduce and sends start no later, nor do replay
 was is not known; tables with 2.29 show nothing of it."""
 
 AROUND_S, USUAL_CALLS = {"nccl": 9e-6, "rccl": 19e-6}, 20
-"""What a row of calls takes besides its calls, by the library, and of how many calls in a row nccl-tests shows the mean
-by default (-n; src/common.cu), of which the constants hold their share: the host's part of the first call, or that of
-the last on the device, and the notice of the end. Measured: two H200 with NCCL 2.28.9 take 7 to 8 us longer up to 256 KiB if a row is one call, 10 us at 2 MiB and
-15 us at 16 MiB, and half of that if it is two. Eight MI300X with RCCL: the mean of two calls (gpinkert/rccl-profile,
-config.yaml) is 7.2 to 9.4 us longer than that of twenty at another site (hisohara/ai-scripts), at every size from 8 B
-to 32 MiB, whether host or links decide: 8.6 us in the median, over 1/2 less 1/20."""
+"""What a row of calls takes besides its calls, by the library, and of how many calls in a row nccl-tests shows the
+mean by default (-n; src/common.cu), of which the constants hold their share: the host's part of the first call, or
+that of the last on the device, and the notice of the end. Measured: two H200 with NCCL 2.28.9 take 7 to 8 us longer up
+to 256 KiB if a row is one call, 10 us at 2 MiB and 15 us at 16 MiB, and half of that if it is two. Eight MI300X with
+RCCL: the mean of two calls (gpinkert/rccl-profile, config.yaml) is 7.2 to 9.4 us longer than that of twenty at another
+site (hisohara/ai-scripts), at every size from 8 B to 32 MiB, whether host or links decide: 8.6 us in the median, over
+1/2 less 1/20."""
 GRAPH_S, USUAL_REPLAYED = {"nccl": 25e-6}, USUAL_CALLS * REPLAYS
 """The same of a row of replays of one graph, and calls in so many that next to nothing is left of it. nccl-tests
 captures all its calls (`-n`) and replays them `-G` times. Measured: two H200, all-reduce of 8 B, 5.66 us in ten

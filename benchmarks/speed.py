@@ -153,7 +153,7 @@ WORKS = (
             [f"run --topo h100_rail --nodes {nodes} --op all_to_all --fail nic:node3/2"], bar_s, bar_mb,
             None, None, f"run --topo h100_rail --nodes {nodes} --op all_to_all --fail spine:1",
         )
-        for nodes, bar_s, bar_mb in ((64, 2, 250), (128, 4, 400), (333, 3.5, 350))
+        for nodes, bar_s, bar_mb in ((64, 1.8, 220), (128, 2.2, 250), (333, 3.2, 510))  # four times as in order
     ),
     on_nodes("the same, 2:1 oversubscribed", 128, f"{A2A} --set scale_out.oversubscription=2", 1, 400, other=100),
     *(

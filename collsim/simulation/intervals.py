@@ -65,7 +65,7 @@ def _reasons(party: Party, nodes: int, *, unseen: bool) -> str:
     run = party.runs[0]
     network = run.profile.network
     if nodes <= 1:
-        derived = "nothing was measured on this system" if run.profile.derived else ""
+        derived = "nothing was measured on this system" if run.profile.derived and not run.profile.checked else ""
         return derived or f"{UNSEEN if unseen else ''}logs left out of the fit, and hosts, differ so much"
     told = ["sites differ so much in hosts, plugins and settings"]
     if network.pooled and not nodes_measured(run.topology, network):

@@ -167,9 +167,9 @@ def is_calibrated(topology: Topology, constants: Profile) -> bool:
 def intervals_hold(topology: Topology, constants: Profile) -> bool:
     """Return True if errors that were counted say how far off predictions are on this topology.
 
-    They do on the systems that the profile was fitted to. Those of a derived profile are widened for the systems that
-    it names, for any if it names none. Between nodes errors of whole sites left out hold for every site of such a
-    network, farther where its GPUs were not measured.
+    They do on the systems that the profile was fitted to. Those of a derived profile hold for the systems that it
+    names, for any if it names none; they are widened unless measurements were compared with them. Between nodes errors
+    of whole sites left out hold for every site of such a network, farther where its GPUs were not measured.
     """
     if topology.cluster is not None and constants.network.pooled and len(topology.cluster.kinds) <= 1:
         meant = topology.cluster.spec.network in constants.network.networks
@@ -272,7 +272,8 @@ def _warnings_of_profile(topology: Topology, constants: Profile, question: Reque
     told = []
     systems = " or ".join(constants.systems) or "no system"
     if constants.derived:
-        told.append(f"{name} is derived, not measured: {constants.derived}")
+        seen = f"checked against {constants.checked}" if constants.checked else "not measured"
+        told.append(f"{name} is derived, {seen}: {constants.derived}")
     elif not constants.calibrated:
         told.append(f"{name} is not calibrated: {constants.title or 'its file does not say what it was fitted to'}")
     elif topology.damage is not None and is_calibrated(topology.damage.healthy, constants):

@@ -155,13 +155,17 @@ def test_what_the_library_would_not_do_has_no_interval(forced):
     assert (row.time_lo_s, row.time_hi_s) == (None, None)
 
 
-def test_a_derived_profile_says_so_and_is_less_sure():
-    result, base = (simulate(topo, "all_reduce", "64M") for topo in ("hgx_h200", H100))
+@pytest.mark.parametrize(
+    ("topo", "reach", "told"),
+    [("hgx_h20", 2, "is derived, not measured"), ("hgx_h200", 1, "is derived, checked against 17 logs of two H200")],
+)
+def test_a_derived_profile_says_so_and_is_less_sure_unless_it_was_checked(topo, reach, told):
+    result, base = (simulate(name, "all_reduce", "64M") for name in (topo, H100))
     assert result.profile["derived"]
     assert not result.profile["calibrated"]
-    assert any("is derived, not measured" in text for text in result.warnings)
+    assert any(told in text for text in result.warnings)
     one, other = (found.rows[0].time_hi_s / found.rows[0].time_s for found in (base, result))
-    assert other == pytest.approx(one**2)
+    assert other == pytest.approx(one**reach)
 
 
 def test_a_protocol_without_constants_is_no_line_rate_and_told():

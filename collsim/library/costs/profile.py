@@ -276,7 +276,9 @@ class Profile:
     host : str
         Kind of host that *floor_s* was measured on, of `collsim.library.costs.hosts`; empty if nobody says.
     derived : str
-        How the constants follow from those of a relative, if nothing was measured on the systems; else empty.
+        How the constants follow from those of a relative, if none was fitted on the systems; else empty.
+    checked : str
+        Measurements that a derived profile was compared with, none of them fitted: intervals are then the relative's.
     network : NetworkCosts
         What steps between nodes cost instead.
     accuracy : Mapping of str to Mapping
@@ -309,6 +311,7 @@ class Profile:
     library: str = ""
     host: str = ""
     derived: str = ""
+    checked: str = ""
     network: NetworkCosts = field(default_factory=NetworkCosts, hash=False)
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
     launches: Mapping[str, Profile] = field(default_factory=dict, hash=False)

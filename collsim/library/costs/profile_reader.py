@@ -173,7 +173,7 @@ WITHIN_NODES = (*FAMILIES, *PEER_FAMILIES)
 BETWEEN_NODES = (*FAMILIES, "sharp")
 """Kernels whose steps lead between nodes, and the steps that switches there add."""
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
-TEXTS = ("title", "derived", "library", "host")
+TEXTS = ("title", "derived", "checked", "library", "host")
 LISTS = ("systems", "gpus", "peers")
 NETWORK_LISTS = {"systems": "hgx_h100", "gpus": "H100", "networks": "infiniband", "measured": "H100"}
 """Keys that hold lists of names, with an example."""
@@ -298,8 +298,8 @@ def read_profile(document: Document, sha256: str, base: Profile | None = None, t
         reader.fault(f'"{data["extends"]}" is no other profile', ("extends",), "name a shipped one, such as hgx_h100")
     if isinstance(data.get("scale"), dict) and "extends" not in data:
         reader.fault("there is nothing to scale", ("scale",), "name a profile to extend, such as extends: hgx_h100")
-    relative = _scaled(reader, replace(base or BARE, derived="", systems=(), gpus=()), data)
-    if data.get("derived"):
+    relative = _scaled(reader, replace(base or BARE, derived="", checked="", systems=(), gpus=()), data)
+    if data.get("derived") and not data.get("checked"):
         relative = _less_sure(relative)
     found = _with_figures(reader, relative, data, ())
     launches = _launches(reader, found, reader.mapping(data, "launches", (), "write launches: {graph: {...}}"))
@@ -390,7 +390,7 @@ def _places(profile: Profile) -> Iterator[tuple[str, Profile | Protocol]]:
 
 
 def _less_sure(relative: Profile) -> Profile:
-    """Return a profile whose intervals reach further, because nothing was measured."""
+    """Return a profile whose intervals reach further, because nothing was measured that would tell how far."""
 
     def widened(profile: Profile) -> Profile:
         accuracy = {

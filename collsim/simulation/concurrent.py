@@ -312,9 +312,9 @@ def time_together(
             above = found[1] if bracket else None
             timing = timing_of(part.lowered, part.run, both_costs, problem, found[0], above=above, spans=spans)
             if part.lowered.carried is not None:
-                near = "nearly alike, " * part.lowered.near
-                path = timing.path.replace("transfers, ", f"classes, {near}") + ", equal chunks" * part.lowered.rounded
-                timing = replace(timing, path=path)
+                near, rounded = part.lowered.near, part.lowered.rounded
+                method = replace(timing.method, simulated="classes", nearly_alike=near, equal_chunks=rounded)
+                timing = replace(timing, method=method)
             if part.lowered.doubt is not None:
                 timing = doubted(timing, part.lowered.doubt, *both_costs)
             timings[i] = timing

@@ -47,7 +47,7 @@ class Delay:
             timing,
             time_s=timing.time_s + added_s,
             critical_s={**timing.critical_s, "links": timing.critical_s.get("links", 0.0) + added_s},
-            path=f"{timing.path}, delay of a part",
+            method=replace(timing.method, part_delay=True),
             bracket_s=(
                 max(timing.time_s * (1 - off), timing.bound.time_s),
                 timing.time_s * (1 + off) + MOST_LATER * added_s,

@@ -53,7 +53,7 @@ from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.memories import with_memories
-from collsim.simulation.request.tolerance import percent
+from collsim.simulation.method import Method
 from collsim.simulation.result import Limit
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Timing:
     time_s: float
     link_bytes: Float
     critical_s: Mapping[str, float]
-    path: str
+    method: Method
     simulated: int
     solves: int
     bound: Bound
@@ -220,7 +220,7 @@ def timing_of(
         waits_s=waits_s,
         parts=parts,
         link_bytes=link_bytes,
-        path=solution.path + _unsettled(unsettled_s / (end_s + ahead_s)),
+        method=_method(solution, unsettled_s / (end_s + ahead_s)),
         simulated=solution.simulated,
         solves=solution.solves,
         tolerance=solution.tolerance,
@@ -243,9 +243,10 @@ def timing_of(
     return timing
 
 
-def _unsettled(share: float) -> str:
-    """Return what the path says of a pace of chunks that still changed when they were cut; nothing if it hardly did."""
-    return f", pace to {percent(share)}" if share >= LEAST_UNSETTLED else ""
+def _method(solution: Solution, unsettled: float) -> Method:
+    """Return how the engine found a solution, and by which part a pace of chunks still changed when they were cut."""
+    pace_share = unsettled if unsettled >= LEAST_UNSETTLED else 0.0
+    return Method("classes" if solution.classes else "transfers", solution.solver, pace_share=pace_share)
 
 
 def spans_of(lowered: Lowered, ready_s: Float, start_s: Float, finish_s: Float) -> tuple[Spans, Int]:

@@ -11,8 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from collsim.simulation.concurrent import GroupTask, time_together
 from collsim.simulation.damage_sample import Sample
+from collsim.simulation.limits import LEAST_PART, busy, by_time
+from collsim.simulation.lowering import LoweredRun
+from collsim.simulation.result import Limit
 from collsim.simulation.timing import Timing
 
 __all__ = ["Delay"]
@@ -38,14 +43,20 @@ class Delay:
         The lower one is without any delay, the upper one with twice as much.
         """
         sample = self.sample
-        late_s, in_order_s = (time_together([part], ((0,),))[0].time_s for part in (self.damaged, self.healthy))
-        own_s = max(late_s - in_order_s, 0.0) * sample.rounds
-        shared_s = _narrowed_s(timing, sample)
+        late, in_order = (time_together([part], ((0,),))[0] for part in (self.damaged, self.healthy))
+        own_s = max(late.time_s - in_order.time_s, 0.0) * sample.rounds
+        needs_s = float((timing.link_bytes / sample.whole.fabric.capacity_Bps).max())
+        shared_s = max(_narrowed_s(timing, sample) - needs_s, 0.0) if sample.narrowed.share else 0.0
         off = NOT_QUITE_ALIKE if sample.uneven else ALIKE
         added_s = max(own_s, shared_s)
+        time_s = timing.time_s + added_s
+        limit = _shared(timing, sample, time_s) if shared_s > own_s else _busiest(late, self.damaged.run)
+        if limit is not None and added_s >= LEAST_PART * time_s:
+            limit = replace(limit, time_s=added_s, half_rate_s=added_s)
+            timing = replace(timing, limits=by_time([*timing.limits, (limit, None)]))
         return replace(
             timing,
-            time_s=timing.time_s + added_s,
+            time_s=time_s,
             critical_s={**timing.critical_s, "links": timing.critical_s.get("links", 0.0) + added_s},
             method=replace(timing.method, part_delay=True),
             bracket_s=(
@@ -55,12 +66,27 @@ class Delay:
         )
 
 
+def _busiest(late: Timing, run: LoweredRun) -> Limit | None:
+    """Return the link that limits the sample, as busy as it is there; None where no link does."""
+    utilisation = late.link_bytes / (run.fabric.capacity_Bps * late.time_s)
+    told = busy(late.limits, utilisation, np.ones(len(utilisation), dtype=np.int64))
+    return next((limit for limit in told if limit.utilisation is not None), None)
+
+
+def _shared(timing: Timing, sample: Sample, time_s: float) -> Limit:
+    """Return the links between switches that need longest, by the bytes of the whole machine."""
+    found = sample.narrowed
+    return Limit("wire", found.link, 0.0, links=found.links, utilisation=_narrowed_s(timing, sample) / time_s)
+
+
 def _narrowed_s(timing: Timing, sample: Sample) -> float:
-    """Return how much longer than the busiest link the links above the switch need that lost most of them."""
+    """Return what links between switches need for their bytes: in order, or by what has failed.
+
+    The busiest of those in order is taken to be the one that has lost most.
+    """
     run = sample.whole
     cluster, wiring = run.topology.cluster, run.fabric.wiring
     assert cluster is not None
-    needs_s = timing.link_bytes / run.fabric.capacity_Bps
     above = (wiring.link_src >= cluster.first_leaf) & (wiring.link_dst >= cluster.first_leaf)
-    narrowed_s = float(needs_s[above].max(initial=0.0)) * (1 + sample.narrowed)
-    return max(narrowed_s - float(needs_s.max()), 0.0) if sample.narrowed else 0.0
+    needs_s = float((timing.link_bytes / run.fabric.capacity_Bps)[above].max(initial=0.0))
+    return needs_s * (1 + sample.narrowed.share)

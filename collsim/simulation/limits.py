@@ -39,7 +39,7 @@ from collsim.simulation.demand import (
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.result import Limit
 
-__all__ = ["Chain", "Parts", "all_rows", "busy", "chain_parts", "hide_wires", "limits_of"]
+__all__ = ["LEAST_PART", "Chain", "Parts", "all_rows", "busy", "by_time", "chain_parts", "hide_wires", "limits_of"]
 
 CHANGE = 1e-6
 """Relative change of a constant by which its part is found."""
@@ -457,7 +457,12 @@ def limits_of(
     for name, words in (("latency", LATENCY), ("memory", MEMORY)):
         if (part_s := parts.seconds.get(("wire", name), 0.0)) >= LEAST_PART * time_s:
             found.append((Limit("wire", words, part_s), None))
-    return tuple(sorted(found, key=lambda entry: -entry[0].time_s))
+    return by_time(found)
+
+
+def by_time(limits: Sequence[tuple[Limit, int | None]]) -> tuple[tuple[Limit, int | None], ...]:
+    """Return limits with their links, the largest part of the time first."""
+    return tuple(sorted(limits, key=lambda entry: -entry[0].time_s))
 
 
 def _library_limit(costs: object, name: str, part_s: float) -> Limit:

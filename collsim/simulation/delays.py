@@ -50,12 +50,10 @@ class Delay:
         off = NOT_QUITE_ALIKE if sample.uneven else ALIKE
         added_s = max(own_s, shared_s)
         time_s = timing.time_s + added_s
-        limit = _shared(timing, sample, time_s) if shared_s > own_s else _busiest(late, self.damaged.run)
-        if limit is not None and added_s >= LEAST_PART * time_s:
-            limit = replace(limit, time_s=added_s, half_rate_s=added_s)
-            timing = replace(timing, limits=by_time([*timing.limits, (limit, None)]))
+        busiest = _shared(timing, sample, time_s) if shared_s > own_s else _busiest(late, self.damaged.run)
         return replace(
             timing,
+            limits=_limits(timing, sample.whole, busiest, added_s),
             time_s=time_s,
             critical_s={**timing.critical_s, "links": timing.critical_s.get("links", 0.0) + added_s},
             method=replace(timing.method, part_delay=True),
@@ -64,6 +62,26 @@ class Delay:
                 timing.time_s * (1 + off) + MOST_LATER * added_s,
             ),
         )
+
+
+def _limits(
+    timing: Timing, run: LoweredRun, busiest: Limit | None, added_s: float
+) -> tuple[tuple[Limit, int | None], ...]:
+    """Return the limits of the machine in order with what a delay adds to the part of the wires.
+
+    These are named by the link that is busiest with it: that in order, or *busiest*, which what has failed makes busy.
+    """
+    time_s = timing.time_s + added_s
+    wire, link = next((entry for entry in timing.limits if entry[1] is not None), (busiest, None))
+    if wire is None or added_s < LEAST_PART * time_s:
+        return timing.limits
+    part_s, slower_s = (0.0, 0.0) if link is None else (wire.time_s, wire.half_rate_s or 0.0)
+    if link is not None and busiest is not None:
+        in_order = timing.link_bytes[link] / (run.fabric.capacity_Bps[link] * time_s)
+        if busiest.utilisation is not None and busiest.utilisation > in_order:
+            wire, link = busiest, None
+    told = replace(wire, time_s=part_s + added_s, half_rate_s=slower_s + added_s)
+    return by_time([*(entry for entry in timing.limits if entry[1] is None), (told, link)])
 
 
 def _busiest(late: Timing, run: LoweredRun) -> Limit | None:

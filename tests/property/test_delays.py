@@ -61,6 +61,15 @@ def test_what_is_slower_is_what_limits_a_sample_too(degraded, name, monkeypatch)
         assert 0.5 < limit.utilisation <= 1
 
 
+def test_bytes_and_delay_of_a_link_are_one_part_of_the_time(monkeypatch):
+    """At half its rate a spine is busiest, though it delays by less than wires take in order."""
+    exact, found = both(monkeypatch, degrade={"spine:2": "40%"})
+    for row in (exact[-1], found[-1]):
+        (wire,) = [limit for limit in row.limits if limit.utilisation is not None]
+        assert "spine2" in wire.name
+        assert sum(limit.time_s for limit in row.limits) <= row.time_s * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "broadcast"])
 @pytest.mark.parametrize(("degraded", "name"), TENTH)
 def test_what_is_slower_is_what_limits_where_it_carries_the_time(op, degraded, name):

@@ -50,11 +50,12 @@ from collsim.simulation.demand import (
 )
 from collsim.simulation.heralds import heralded, passes_lines, tells_of, without_heralds
 from collsim.simulation.hops import laid
-from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
+from collsim.simulation.limits import limits_of
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.memories import with_memories
 from collsim.simulation.method import Method
 from collsim.simulation.result import Limit
+from collsim.simulation.time_parts import Chain, Parts, chain_parts, hide_wires
 
 if TYPE_CHECKING:
     from collsim.simulation.link_bytes import Spans

@@ -28,9 +28,9 @@ from collsim.core.operations import OPERATIONS
 from collsim.engine import Problem, run
 from collsim.engine.unhindered import unhindered
 from collsim.simulation import concurrent, exchanges, hop_classes, hops, parties
+from collsim.simulation.problems import problem_of
 from collsim.simulation.quotient import representatives
 from collsim.simulation.result import Row
-from collsim.simulation.timing import problem_of
 from collsim.topology import Topology, load_topology
 from collsim.topology.failures.degrade import damaged
 

@@ -31,7 +31,7 @@ WALK = (
     ("simulation.plans", "simulation.concurrent", "all groups at once"),
     ("simulation.lowering", "schedule", "who sends what to whom"),
     ("simulation.lowering", "fabric.routing", "over which links"),
-    ("simulation.timing", "library.costs.laws", "caps and latencies"),
+    ("simulation.problems", "library.costs.laws", "caps and latencies"),
     ("simulation.timing", "engine", "max-min shares over time"),
     ("simulation.timing", "fabric.bounds.lower", "no answer below the bound"),
     ("simulation.rows", "simulation.result", "a row of the table, with its interval"),

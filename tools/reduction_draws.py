@@ -28,9 +28,9 @@ from collsim.core.operations import OPERATIONS
 from collsim.engine import Problem, run
 from collsim.engine.unhindered import unhindered
 from collsim.simulation import concurrent, exchanges, hop_classes, hops, parties
+from collsim.simulation.problems import problem_of
 from collsim.simulation.quotient import representatives
 from collsim.simulation.result import Row
-from collsim.simulation.timing import problem_of
 from collsim.topology import Topology, load_topology
 from collsim.topology.failures.degrade import damaged
 
@@ -193,7 +193,7 @@ def compared(seed: int, divide: int = 1) -> Found | None:
         text = f"only one is refused: {whole if isinstance(whole, CollsimError) else part}"
         return Found(told, "refused", float("nan"), text, kind)
     apart = abs(part.time_s / whole.time_s - 1)
-    nearly, rounded = "nearly" in part.path, "equal chunks" in part.path
+    nearly, rounded = part.method.nearly_alike, part.method.equal_chunks
     by = max(EXACT, part.tolerance, doubt_of(part), NEARLY * nearly + UNEVEN * rounded)
     loose = "nearly" if nearly else "equal chunks" if rounded else "equal"
     verdict = "different" if apart > by or part.algo != whole.algo else loose
@@ -232,8 +232,7 @@ def noise_of(topology: Topology, asked: dict[str, Any], time_s: float) -> float:
 
 def doubt_of(row: Row) -> float:
     """Return which part of its time a row says that it may be off, as a part of the time of all transfers."""
-    told = [part.split(" to ")[-1] for part in f" {row.path}".split(",") if " to " in part]
-    share = sum(float(each.rstrip("%")) for each in told) / 100
+    share = row.method.pace_share + row.method.doubt_share
     return max(share / (1 - share), share) if share < 1 else float("inf")
 
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from collsim.core.errors import Fault, SpecError, unknown_keys
 from collsim.core.input_files import read_input
-from collsim.report.data import json_text
+from collsim.core.tabular import json_text
 from collsim.simulation.request.fields import FIELDS
 from collsim.simulation.result import Result
 

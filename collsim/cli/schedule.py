@@ -267,7 +267,7 @@ def _read(file: str) -> tuple[Schedule, Callable[[int], Schedule] | None]:
     from collsim.importing.msccl import read_msccl
     from collsim.importing.msccl_schedules import schedule_of
     from collsim.schedule import load
-    from collsim.schedule.json_files import read_schedule_file
+    from collsim.schedule.packed_files import read_schedule_file
     from collsim.topology.files.foreign import format_of
 
     content = read_schedule_file(file)  # once: a pipe can be read only once

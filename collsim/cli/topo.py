@@ -66,7 +66,7 @@ def check_choice(form: str, forms: Sequence[str], faults: Faults | None = None) 
 @click.option("--format", "form", default="table", show_default=True, metavar="FORMAT", help="table or json.")
 def topo_list(form: str) -> None:
     """List the systems that come with collsim: GPUs, rate of a GPU in each direction, title; then the clusters."""
-    from collsim.report.data import json_text
+    from collsim.core.tabular import json_text
     from collsim.topology import systems
 
     check_choice(form, ("table", "json"))
@@ -227,8 +227,8 @@ def topo_import(file: str, output: str | None, kind: str | None, like: str | Non
       collsim topo import topo.txt --like hgx_b200 -o my_node.yaml
       collsim topo import fabric.txt --like hgx_h100 -o my_cluster.yaml
     """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.core.tabular import json_text
     from collsim.importing import import_topology
-    from collsim.report.data import json_text
     from collsim.report.imports import import_text
     from collsim.topology.zoo import zoo_names
 

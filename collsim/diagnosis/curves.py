@@ -20,7 +20,7 @@ from collsim.library import Profile
 from collsim.simulation.request.prepare import Machine, listed
 from collsim.topology import Topology
 
-__all__ = ["Bench"]
+__all__ = ["Bench", "settings_asked"]
 
 Float = NDArray[np.float64]
 
@@ -106,14 +106,15 @@ class Bench:
         degrade = [*_shares(self.machine.degrade), *change.degrade]
         if not change.overrides:
             return Machine(None, fail, degrade).of(self.topology)
-        given = [f"{path}={value}" for path, value in _settings(self.topology).items()]
+        given = [f"{path}={value}" for path, value in settings_asked(self.topology).items()]
         changed = [f"{path}={value}" for path, value in change.overrides.items()]
         kept = [word for word in given if word.partition("=")[0] not in change.overrides]
         named = self.topo if isinstance(self.topo, str | Path) else self.topology
         return Machine([*kept, *changed], fail, degrade).of(named)
 
 
-def _settings(topology: Topology) -> Mapping[str, str]:
+def settings_asked(topology: Topology) -> Mapping[str, str]:
+    """Return the figures that were asked of a topology."""
     whole = topology if topology.damage is None else topology.damage.healthy
     return whole.settings
 

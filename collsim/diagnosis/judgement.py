@@ -17,7 +17,7 @@ from collsim.calibration.health import MARGIN
 from collsim.calibration.validate import compare
 from collsim.core.errors import Fault, Faults, InputError, chosen
 from collsim.diagnosis.causes import Cause, all_causes, changes_of, meets
-from collsim.diagnosis.curves import Bench
+from collsim.diagnosis.curves import Bench, settings_asked
 from collsim.diagnosis.evidence import (
     Named,
     evidence_of,
@@ -176,17 +176,11 @@ def _other_network(found: Ranked) -> bool:
     return first == OTHER_NETWORK == next(iter(found.rivals), "") and SOCKETS not in found.rivals
 
 
-def _settings(topology: Topology) -> Mapping[str, str]:
-    """Return the figures that were asked of a topology."""
-    whole = topology if topology.damage is None else topology.damage.healthy
-    return whole.settings
-
-
 def _untold_networks(
     named: Mapping[str, Named | None], topology: Topology, evidence: Sequence[Evidence]
 ) -> frozenset[str]:
     """Return the files whose network nobody told: no line of them, and no caller."""
-    told = _settings(topology)
+    told = settings_asked(topology)
     if NETWORK in told or NODES not in told:  # a file that is a cluster has its network
         return frozenset()
     of_transport = {entry.file for entry in evidence if SOCKETS in entry.causes}

@@ -74,8 +74,8 @@ class Solution(NamedTuple):
     """float64[n], bytes begin to flow: ready + latency."""
     finish_s: Floats
     """float64[n]."""
-    path: str
-    """Rows that were simulated, and the engine that did it: "transfers, reference", "classes, kernel" and so on."""
+    solver: str
+    """Engine that did it: ``reference`` or ``kernel``; ``tolerance``: the kernel within one."""
     solves: int
     """Number of times that rates were shared out anew."""
     moved_bytes: Floats
@@ -88,6 +88,13 @@ class Solution(NamedTuple):
     """Bytes moved too many and too few by doing so, over all bytes."""
     raised_s: float = 0.0
     """By how much the last ends were put off, because bytes cannot cross the links sooner."""
+    classes: bool = False
+    """Whether the engine was given one transfer for each class of those that behave alike."""
+
+    @property
+    def path(self) -> str:
+        """Rows that were simulated, and the engine that did it: "transfers, reference", "classes, kernel" and so on."""
+        return f"{'classes' if self.classes else 'transfers'}, {self.solver}"
 
 
 def checked(problem: Problem) -> Problem:

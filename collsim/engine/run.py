@@ -143,7 +143,7 @@ def _of_all(p: Problem, quotient: Quotient, solution: Solution) -> Solution:
         start_s=start_s,
         finish_s=finish_s,
         moved_bytes=moved_bytes,
-        path=solution.path.replace("transfers", "classes"),
+        classes=True,
         perturbed=perturbed_share(p.size_bytes, moved_bytes) if solution.tolerance else 0.0,
     )
 
@@ -151,13 +151,13 @@ def _of_all(p: Problem, quotient: Quotient, solution: Solution) -> Solution:
 def _from_alone(p: Problem) -> Solution | None:
     """Solve for transfers of which none is in another's way; None if some are."""
     times = unhindered(p)
-    return times and Solution(*times, "transfers, reference", 1, p.size_bytes, len(p.route))
+    return times and Solution(*times, "reference", 1, p.size_bytes, len(p.route))
 
 
 def _from_trace(p: Problem, trace: Trace) -> Solution:
     _refuse_deadlock(p, [i for i, time in enumerate(trace.finish_s) if time is None])
     ready_s, start_s, finish_s, moved_bytes = (np.array(column, dtype=np.float64) for column in trace[:4])
-    return Solution(ready_s, start_s, finish_s, "transfers, reference", trace.solves, moved_bytes, len(p.route))
+    return Solution(ready_s, start_s, finish_s, "reference", trace.solves, moved_bytes, len(p.route))
 
 
 def _from_kernel(p: Problem, tolerance: float | None, ledger: bool) -> Solution:
@@ -169,7 +169,7 @@ def _from_kernel(p: Problem, tolerance: float | None, ledger: bool) -> Solution:
         return _within(p, tolerance or USUAL_TOLERANCE, ledger)
     ready_s, start_s, finish_s, moved_bytes, solves = found
     _refuse_deadlock(p, np.flatnonzero(np.isnan(finish_s)).tolist())
-    return Solution(ready_s, start_s, finish_s, "transfers, kernel", solves, moved_bytes, len(p.route))
+    return Solution(ready_s, start_s, finish_s, "kernel", solves, moved_bytes, len(p.route))
 
 
 def _within(p: Problem, tolerance: float, ledger: bool) -> Solution:
@@ -178,8 +178,8 @@ def _within(p: Problem, tolerance: float, ledger: bool) -> Solution:
 
     ready_s, start_s, finish_s, moved_bytes, solves = simulate(p, tolerance, ledger=ledger)
     _refuse_deadlock(p, np.flatnonzero(np.isnan(finish_s)).tolist())
-    path, perturbed = "transfers, tolerance", perturbed_share(p.size_bytes, moved_bytes)
-    found = Solution(ready_s, start_s, finish_s, path, solves, moved_bytes, len(p.route), tolerance, perturbed)
+    perturbed = perturbed_share(p.size_bytes, moved_bytes)
+    found = Solution(ready_s, start_s, finish_s, "tolerance", solves, moved_bytes, len(p.route), tolerance, perturbed)
     return not_too_soon(p, found)
 
 

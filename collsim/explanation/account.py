@@ -202,7 +202,7 @@ def _spans(bench: Bench) -> tuple[tuple[Span, ...], str]:
     if len(spans.src) > MOST_SPANS:
         return (), f"{len(spans.src):,} transfers are too many to draw"
     columns = (spans.src, spans.dst, spans.step, spans.adds, spans.ready_s, spans.start_s, spans.finish_s)
-    told = "some transfers stand for others that do the same" if bench.row.path.startswith("classes") else ""
+    told = "some transfers stand for others that do the same" if bench.row.method.simulated == "classes" else ""
     return tuple(Span(*each) for each in zip(*(column.tolist() for column in columns), strict=True)), told
 
 

@@ -89,7 +89,7 @@ class Bench:
         None where the answer is not made so, or something else runs there. Raises as `predict` does.
         """
         topology, constants, question, groups = self.asked
-        if "delay of a part" not in self.row.path or topology.damage is None or len(self.row.group_times) > 1:
+        if not self.row.method.part_delay or topology.damage is None or len(self.row.group_times) > 1:
             return None
         there = [machine_gpus(topology, gpus) for gpus in groups]
         result = predict(topology.damage.healthy, constants, question, there, as_if=lambda *both: both)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from collsim.core.tabular import json_text
 from collsim.core.units import format_size
 from collsim.prices import Price
 from collsim.report.costs import costs_markdown, costs_table, decides
-from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.price_notes import price_lines
 from collsim.report.sheet import WHOLE, Column, Screen, document, fitted, fitting, markdown, not_shown, sheet

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from collsim.core.tabular import json_text
 from collsim.simulation.result import Result
 
-__all__ = ["as_csv", "as_json", "as_jsonl", "json_text"]
+__all__ = ["as_csv", "as_json", "as_jsonl"]
 
 ROW_SCHEMA = "collsim.row/1"
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from collsim.core.operations import operation
+from collsim.core.tabular import json_text
 from collsim.core.units import format_count, format_size
 from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Finding, Flagged, SizeRange, Suspect
-from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import Column, comments, document, sheet, wrapped
 from collsim.report.table import preamble

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from collsim.core.tabular import json_text
 from collsim.core.units import format_count
 from collsim.diagnosis.expert_findings import ExpertLog, ExpertRow
-from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import WHOLE, Column, Screen, document, sheet
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from collsim.core.tabular import json_text
 from collsim.core.units import format_bandwidth, format_bytes, format_size
 from collsim.explanation.findings import KINDS, Chosen, Constant, Contender, Explanation, Part, Phase, TierUse, WhatIf
-from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, wrapped
 from collsim.report.table import preamble

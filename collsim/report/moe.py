@@ -8,10 +8,10 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from collsim.core.errors import chosen
+from collsim.core.tabular import json_text
 from collsim.core.units import format_bytes, format_count
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.result import MoeRefusal, MoeResult, MoeRow
-from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import (
     WHOLE,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from collsim._version import __version__
 from collsim.core.errors import chosen
+from collsim.core.tabular import json_text
 from collsim.core.units import format_time
-from collsim.report.data import json_text
 from collsim.report.sheet import WHOLE, Column, Screen, comments, document, fitted, fitting, not_shown, sheet
 from collsim.serving.result import JobResult, Moment, ServingResult
 

@@ -27,6 +27,7 @@ from collsim.report.sheet import (
 )
 from collsim.report.surprises import surprise_lines
 from collsim.report.wires import wire_columns, wire_notes, wires_of
+from collsim.simulation.method import Method
 from collsim.simulation.request.tolerance import percent
 from collsim.simulation.result import Refusal, Result, Row
 from collsim.simulation.row import width_notes
@@ -286,40 +287,38 @@ def _thresholds(result: Result) -> list[str]:
 
 def _path_notes(rows: Sequence[Row]) -> list[str]:
     """Return which rows rest on fewer transfers than there are."""
-    notes = []
-    if any(row.path.startswith("classes") and "nearly" not in row.path for row in rows):
+    methods, notes = [row.method for row in rows], []
+    if any(each.simulated == "classes" and not each.nearly_alike for each in methods):
         notes.append("one transfer was simulated for each class of those that have to behave alike: same times")
-    if sampled := sum("delay of a part" in row.path for row in rows):
+    if sampled := sum(each.part_delay for each in methods):
         what = "the delay by what has failed was simulated among some of the nodes and grows with the rounds of all"
         notes.append(f"{format_count(sampled, 'row')}: {what}; from: without it; to: twice as much, which is no proof")
-    if near := sum("nearly" in row.path and _doubt(row) is None for row in rows):
+    if near := sum(each.nearly_alike and not _doubt(each) for each in methods):
         what = "what is only nearly alike was taken as alike, so times are a little off (docs/scale.md says how much)"
         notes.append(f"{format_count(near, 'row')}: {what}")
-    if doubts := [share for row in rows if (share := _doubt(row)) is not None]:
+    if doubts := [share for each in methods if (share := _doubt(each))]:
         most = percent(max(doubts))
         what = (
             "what is only nearly alike was taken as alike; telling apart less moves the time, which may be off by "
             f"{most} at most (from, to); that is no proof"
         )
         notes.append(f"{format_count(len(doubts), 'row')}: {what}")
-    if paces := [row.path.split(", pace to ")[1].split(",")[0] for row in rows if ", pace to " in row.path]:
-        most = max(paces, key=lambda text: float(text.rstrip(" %")))
+    if paces := [each.pace_share for each in methods if each.pace_share]:
+        most = percent(max(paces))
         what = "chunks beyond the first ones follow at a pace that still changed when they were cut"
         notes.append(f"{format_count(len(paces), 'row')}: {what}, which is worth {most} of a time at most")
-    if any(row.path.startswith("wavefront") for row in rows):
+    if any(each.simulated == "wavefront" for each in methods):
         notes.append("steps of rings were computed row by row, from one place of each kind: same times")
-    if any("groups alike" in row.path for row in rows):
+    if any(each.groups_alike for each in methods):
         notes.append("one group was simulated for all that are alike and share no link with another: same times")
-    if any("equal chunks" in row.path for row in rows):
+    if any(each.equal_chunks for each in methods):
         notes.append("chunks that differ by an element were taken as the largest, which was up to 2 % too long")
     return notes
 
 
-def _doubt(row: Row) -> float | None:
-    """Return which part of its time a row of what is only nearly alike says that it may be off; None: it says none."""
-    if row.bracket_hi_s is None or ", to " not in row.path or "delay of a part" in row.path:
-        return None
-    return row.bracket_hi_s / row.time_s - 1
+def _doubt(method: Method) -> float:
+    """Return which part of its time a row may be off by what is only nearly alike; 0 where a delay says more."""
+    return 0.0 if method.part_delay else method.doubt_share
 
 
 def _tolerance_notes(rows: Sequence[Row]) -> list[str]:
@@ -334,7 +333,7 @@ def _tolerance_notes(rows: Sequence[Row]) -> list[str]:
     if raised := [row for row in about if row.raised_s]:
         most = max(row.raised_s / row.time_s for row in raised)
         notes.append(f"~: raised by up to {percent(most)}, to the time that the busiest link needs for its bytes")
-    if any(row.bracket_hi_s is not None and "nearly" not in row.path for row in rows):
+    if any(row.bracket_hi_s is not None and not row.method.nearly_alike for row in rows):
         notes.append("from: what the busiest link needs; to: no link is ever ahead of its bytes, which is no proof")
     return notes
 

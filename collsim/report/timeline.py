@@ -7,9 +7,9 @@ from typing import Any
 
 from collsim._version import __version__
 from collsim.core.errors import chosen
+from collsim.core.tabular import json_text
 from collsim.core.units import format_time
 from collsim.report.chrome_trace import complete, counter, process_name, thread_name, trace_json
-from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import Column, comments, document, sheet
 from collsim.timeline.result import CallRow, Event, PathPart, TimelineResult

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Validation
 from collsim.core.operations import operation
-from collsim.report.data import json_text
+from collsim.core.tabular import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import (
     WHOLE,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,22 +19,17 @@ from typing import Any
 import numpy as np
 
 from collsim.core.errors import Fault, InputError, SpecError, VerificationError, nearest
-from collsim.core.input_files import name_of_input, read_input_or_stdin
+from collsim.core.input_files import name_of_input
 from collsim.core.operations import OPERATIONS
 from collsim.schedule.forms import Chunks, Orbits, Transfers
+from collsim.schedule.packed_files import read_schedule_file, text_of
 from collsim.schedule.pipelines import Circles, Pipelines
 from collsim.schedule.schedule import Schedule
 from collsim.schedule.structure import MAX_INTEGER, structure_faults
 
-__all__ = ["SCHEMA", "as_text", "load", "read_schedule_file", "save"]
+__all__ = ["SCHEMA", "as_text", "load", "save"]
 
 SCHEMA = "collsim.schedule/1"
-MAX_FILE_BYTES = 2**30
-A_FILE_IS = "check the path; a schedule file is JSON, or JSON packed by gzip"
-"""Longest text of a schedule, unpacked."""
-MOST_PACKED = 200
-"""Highest ratio of a text to its packed file, beyond `FREE_BYTES`; schedules come to some tens."""
-FREE_BYTES = 2**24
 MAX_RANKS = 2**20
 MAX_FAULTS = 200
 """`load` names this many faults and counts the rest."""
@@ -114,7 +108,7 @@ def load(path: str | os.PathLike[str], content: bytes | None = None) -> Schedule
     """
     file = name_of_input(path)
     reader = _Reader(file)
-    text = _text_of(read_schedule_file(path) if content is None else content, file)
+    text = text_of(read_schedule_file(path) if content is None else content, file)
     schedule = reader.schedule(_json(text, file, reader))
     if schedule is not None:
         reader.structure(schedule)
@@ -214,52 +208,6 @@ def _json(text: str, file: str, reader: _Reader) -> Any:
         raise SpecError(Fault("nested too deeply", file, hint)) from None
     except ValueError:
         raise SpecError(Fault("a number has thousands of digits", file, "sizes are at most 2^62 bytes")) from None
-
-
-def read_schedule_file(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a file that may hold a schedule, ``-`` for stdin.
-
-    Raises
-    ------
-    SpecError
-        It cannot be read.
-    """
-    try:
-        return read_input_or_stdin(path, MAX_FILE_BYTES)
-    except (OSError, ValueError) as error:
-        why = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise SpecError(Fault(f"cannot read: {why}", os.fspath(path), A_FILE_IS)) from None
-
-
-def _text_of(content: bytes, file: str) -> str:
-    """Return the text of a file, unpacked if it is compressed."""
-    try:
-        if content[:2] == b"\x1f\x8b":
-            content = _unpacked(content, file)
-        text = content.decode()
-    except ValueError:
-        raise SpecError(Fault("cannot read: not UTF-8 text", file, A_FILE_IS)) from None
-    except OSError as error:  # what gzip finds wrong
-        raise SpecError(Fault(f"cannot read: {error.strerror or error}", file, A_FILE_IS)) from None
-    except (EOFError, zlib.error):
-        raise SpecError(Fault("cannot read: the compressed data are damaged or cut off", file)) from None
-    if len(content) > MAX_FILE_BYTES:
-        raise SpecError(Fault(f"longer than {MAX_FILE_BYTES} bytes", file))
-    return text
-
-
-def _unpacked(content: bytes, file: str) -> bytes:
-    """Return the text in a gzip file, but not much more than may be."""
-    import gzip
-    import io
-
-    limit = min(MAX_FILE_BYTES, max(FREE_BYTES, MOST_PACKED * len(content)))
-    with gzip.open(io.BytesIO(content)) as stream:
-        text = stream.read(limit + 1)
-    if limit < len(text) <= MAX_FILE_BYTES:
-        hint = f"no schedule is {MOST_PACKED} times as long as its packed file; give it unpacked if this one is"
-        raise SpecError(Fault(f"unpacks {len(content)} bytes to more than {limit}", file, hint))
-    return text
 
 
 def _shown(value: object) -> str:

@@ -35,8 +35,9 @@ from collsim.schedule import Schedule
 from collsim.simulation.doubts import doubted
 from collsim.simulation.hops import laid
 from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, LoweredRun, lower, prepare, run_on
+from collsim.simulation.problems import problem_of
 from collsim.simulation.result import GroupTime, Row
-from collsim.simulation.timing import LEAST_COMPILED, Timing, costs_of, problem_of, time_lowered, timing_of
+from collsim.simulation.timing import LEAST_COMPILED, Timing, costs_of, time_lowered, timing_of
 from collsim.topology import Topology
 
 if TYPE_CHECKING:
@@ -312,9 +313,9 @@ def time_together(
             above = found[1] if bracket else None
             timing = timing_of(part.lowered, part.run, both_costs, problem, found[0], above=above, spans=spans)
             if part.lowered.carried is not None:
-                near = "nearly alike, " * part.lowered.near
-                path = timing.path.replace("transfers, ", f"classes, {near}") + ", equal chunks" * part.lowered.rounded
-                timing = replace(timing, path=path)
+                near, rounded = part.lowered.near, part.lowered.rounded
+                method = replace(timing.method, simulated="classes", nearly_alike=near, equal_chunks=rounded)
+                timing = replace(timing, method=method)
             if part.lowered.doubt is not None:
                 timing = doubted(timing, part.lowered.doubt, *both_costs)
             timings[i] = timing

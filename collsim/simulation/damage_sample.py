@@ -5,6 +5,7 @@ every message.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,13 +14,23 @@ from collsim.fabric.fabric import Float, Int
 from collsim.simulation.lowering import IN_ORDER, LoweredRun, layout_of, prepare
 from collsim.topology import Topology
 
-__all__ = ["Sample", "joins_switches", "sample_of"]
+__all__ = ["Narrowed", "Sample", "joins_switches", "sample_of"]
 
 MOST_RANKS, MOST_UNEVEN, MOST_STRAIGHT = 512, 256, 64
 """Ranks of a sample: with relays, where many messages are alike; the same where nodes are wired inside, which takes
 longer; and without relays, where each message is simulated (chosen: some seconds of CPU for eleven sizes)."""
 HURT_PART = 4
 """At most one of so many nodes of the sample has lost something, if there are others (chosen)."""
+
+
+class Narrowed(NamedTuple):
+    """The links between switches that need longest for their bytes by what has failed: how much longer, as a part of
+    the time in order, the name of one, and how many there are.
+    """
+
+    share: float
+    link: str
+    links: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +45,8 @@ class Sample:
         All ranks on the machine in order, with the bounds of what is left.
     rounds : float
         How many times as many rounds all nodes have.
-    narrowed : float
-        How much longer the switch that lost most to those above needs for its bytes, as a part of the time.
+    narrowed : Narrowed
+        What has become of the links between switches.
     uneven : bool
         Whether ranks are not quite alike even where nothing failed.
     """
@@ -44,7 +55,7 @@ class Sample:
     healthy: LoweredRun
     whole: LoweredRun
     rounds: float
-    narrowed: float
+    narrowed: Narrowed
     uneven: bool
 
     def request(self, whole: ScheduleRequest) -> ScheduleRequest:
@@ -128,10 +139,16 @@ def _lost_Bps(run: LoweredRun) -> Float:
 def _gone_Bps(topology: Topology) -> Float:
     """Return float64[n]: the rate that each changed link has lost."""
     assert topology.damage is not None
-    changed, wiring = topology.damage.changed, topology.damage.healthy.wiring
-    link = wiring.find_links(changed.src, changed.dst) + topology.damage.changed_place
+    changed, wiring, link = topology.damage.changed, topology.damage.healthy.wiring, _changed_links(topology)
     before_Bps = wiring.link_count[link] * wiring.link_bandwidth_Bps[link]
     return np.asarray(before_Bps - changed.parallel * changed.bandwidth_Bps)
+
+
+def _changed_links(topology: Topology) -> Int:
+    """Return int64[n]: the number that each changed link has in the machine in order."""
+    assert topology.damage is not None
+    changed, place = topology.damage.changed, topology.damage.changed_place
+    return np.asarray(topology.damage.healthy.wiring.find_links(changed.src, changed.dst) + place)
 
 
 def _changed(topology: Topology) -> Int:
@@ -148,15 +165,26 @@ def _lower(topology: Topology, src: Int, dst: Int) -> Int:
     return np.asarray(np.maximum(np.minimum(src, dst) - cluster.first_leaf, -1))
 
 
-def _narrowed(topology: Topology) -> float:
-    """Return how much longer the switch that lost most to those above needs; one without any link up passes nothing."""
+def _narrowed(topology: Topology) -> Narrowed:
+    """Return what has become of links between switches.
+
+    Bytes of cables that are gone go over those that their lower switch has left to switches above, each as much as
+    before; a hash does not look at rates, so a cable that is slower gets no fewer. A switch with none left passes
+    nothing.
+    """
     assert topology.damage is not None
-    wiring, cluster = topology.damage.healthy.wiring, topology.damage.healthy.cluster
-    assert cluster is not None
-    n = len(cluster.switch_tier)
-    low, all_low = _changed(topology), _lower(topology, wiring.link_src, wiring.link_dst)
-    lost_Bps = np.bincount(low[low >= 0], _gone_Bps(topology)[low >= 0], n)
-    rate_Bps = wiring.link_count * wiring.link_bandwidth_Bps
-    had_Bps = np.bincount(all_low[all_low >= 0], rate_Bps[all_low >= 0], n)
-    left = (lost_Bps > 0) & (lost_Bps < had_Bps)
-    return float((lost_Bps[left] / (had_Bps - lost_Bps)[left]).max(initial=0.0))
+    changed, healthy, link = topology.damage.changed, topology.damage.healthy, _changed_links(topology)
+    wiring = healthy.wiring
+    cables, rate_Bps = wiring.link_count.copy(), wiring.link_bandwidth_Bps.copy()
+    cables[link], rate_Bps[link] = changed.parallel, changed.bandwidth_Bps
+    low = _lower(topology, wiring.link_src, wiring.link_dst)
+    had, left = (
+        np.bincount(low[low >= 0], (n * wiring.link_bandwidth_Bps)[low >= 0]) for n in (wiring.link_count, cables)
+    )
+    there = np.flatnonzero((low >= 0) & (cables > 0))
+    if not len(there):
+        return Narrowed(0.0, "", 0)
+    longer = (had / np.maximum(left, 1.0))[low[there]] * wiring.link_bandwidth_Bps[there] / rate_Bps[there]
+    most = int(np.argmax(longer))
+    alike = int(np.isclose(longer, longer[most]).sum())
+    return Narrowed(float(longer[most]) - 1, wiring.link_name(int(there[most])), alike)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from collsim.library.costs.channel_costs import Protocol
 from collsim.simulation.lowering import Doubt
-from collsim.simulation.request.tolerance import percent
 from collsim.simulation.timing import Timing, time_lowered
 
 __all__ = ["doubted"]
@@ -31,4 +30,5 @@ def doubted(timing: Timing, doubt: Doubt, costs: Protocol, network: Protocol | N
     if share < LEAST_TOLD:
         return timing
     low_s, high_s = max(timing.time_s * (1 - share), timing.bound.time_s), timing.time_s * (1 + share)
-    return replace(timing, path=f"{timing.path}, to {percent(share)}", bracket_s=(min(low_s, timing.time_s), high_s))
+    method = replace(timing.method, doubt_share=share)
+    return replace(timing, method=method, bracket_s=(min(low_s, timing.time_s), high_s))

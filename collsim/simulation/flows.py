@@ -14,7 +14,8 @@ from collsim.fabric.fabric import Float, Int
 from collsim.fabric.routing import Routes
 from collsim.simulation.concurrent import GroupTask
 from collsim.simulation.link_bytes import Flows, Sent
-from collsim.simulation.timing import spans_of, wire_copies
+from collsim.simulation.problems import wire_copies
+from collsim.simulation.timing import spans_of
 
 __all__ = ["MOST_HOPS", "FlowsOf", "refuse_long"]
 

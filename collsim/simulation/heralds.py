@@ -21,7 +21,7 @@ from collsim.library.costs.channel_costs import Bool, Protocol
 from collsim.schedule import Pipelines
 from collsim.simulation.arrivals import Heralds, with_heralds
 from collsim.simulation.demand import stores_of
-from collsim.simulation.limits import Chain
+from collsim.simulation.time_parts import Chain
 
 if TYPE_CHECKING:
     from collsim.simulation.lowering import Lowered, LoweredRun

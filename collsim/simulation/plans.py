@@ -28,6 +28,7 @@ from collsim.simulation.concurrent import (
 from collsim.simulation.exchanges import exchanged, has_classes, is_uneven, stands_but_for_damage, stands_for_all
 from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
+from collsim.simulation.method import Method
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import LinkLoad, Refusal, Row
 from collsim.simulation.selection import ByPlugin, built, refuse_damaged
@@ -283,7 +284,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
     run = party.runs[slowest] if delay is None else delay.sample.whole
     whole = replace(
         timing,
-        path=timing.path + ", groups alike" * bool(party.copies),
+        method=replace(timing.method, groups_alike=bool(party.copies)),
         link_bytes=party.link_bytes(timings),
         tolerance=max(each.tolerance for each in timings),
         perturbed=max(each.perturbed for each in timings),
@@ -353,7 +354,7 @@ def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
         tiers=tiers_of(run.fabric, timing.link_bytes, members, run.found),
         algo_bound_s=algorithm_bound_s(run.fabric, timing.link_bytes),
         bottleneck_links=int(members[utilisation >= utilisation.max() * (1 - EQUALLY_BUSY)].sum()),
-        path=timing.path,
+        method=timing.method,
         tolerance=timing.tolerance,
         perturbed=timing.perturbed,
         raised_s=timing.raised_s,
@@ -408,6 +409,6 @@ def empty_row(request: ScheduleRequest, requested_bytes: int, question: Request,
         bottleneck=(),
         bottleneck_links=0,
         critical_s={},
-        path="none",
+        method=Method(),
         classes=0,
     )

@@ -11,6 +11,7 @@ from collsim.core.old_names import old_name
 from collsim.core.operations import operation
 from collsim.core.tabular import plain
 from collsim.core.units import format_size
+from collsim.simulation.method import Method
 from collsim.simulation.row_fields import CRITICAL, FIELDS
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Row:
     bottleneck: tuple[LinkLoad, ...]
     bottleneck_links: int
     critical_s: Mapping[str, float]
-    path: str
+    method: Method
     classes: int
     tolerance: float = 0.0
     perturbed: float = 0.0
@@ -155,6 +156,11 @@ class Row:
     tiers: tuple[TierLoad, ...] = ()
     algo_bound_s: float = 0.0
     loads: LinkBytes | None = field(default=None, compare=False)
+
+    @property
+    def path(self) -> str:
+        """How the row was computed, in words."""
+        return str(self.method)
 
     @property
     def time_min_s(self) -> float | None:

@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from collsim._version import __version__
 from collsim.collectives import algorithm
-from collsim.core.errors import Fault, InputError, UnsupportedError
+from collsim.core.errors import Fault, InputError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.core.progress import interrupted
-from collsim.library import Profile, load_profile, with_kernels, with_symmetric
-from collsim.library.costs.direct_pointers import with_direct_pointers, with_staged_rings, writes_directly
+from collsim.library import Profile, load_profile
 from collsim.library.costs.hosts import as_hosted, host_words
 from collsim.library.costs.profile_files import AUTO
-from collsim.library.environment import read_environment
-from collsim.library.peers import peer_level, peer_words
 from collsim.schedule import Schedule
 from collsim.simulation.before_after import beside, library_effects
 from collsim.simulation.concurrent import Party
 from collsim.simulation.draws import refuse_unhashed
 from collsim.simulation.idle_settings import idle_settings
-from collsim.simulation.intervals import nodes_measured
 from collsim.simulation.lowering import prepare as run_of
 from collsim.simulation.parties import answerable, free_share_of
 from collsim.simulation.plans import Told
@@ -35,7 +31,6 @@ from collsim.simulation.provenance import (
     disturbances,
     equal_draws,
     exchanges_as_fitted,
-    intervals_hold,
     is_calibrated,
     lacking,
     left_to_others,
@@ -46,7 +41,6 @@ from collsim.simulation.provenance import (
     uncalibrated,
     warnings_of,
 )
-from collsim.simulation.request.checks import SYMMETRIC
 from collsim.simulation.request.fields import Request
 from collsim.simulation.request.prepare import Prepared, prepare
 from collsim.simulation.request.request import CHOICES
@@ -54,13 +48,21 @@ from collsim.simulation.result import Result, Row
 from collsim.simulation.rows import tables_of
 from collsim.simulation.same_without import same_without
 from collsim.simulation.selection import built, no_sharp, request_of
+from collsim.simulation.settled import (
+    as_called,
+    judged_by,
+    peer_levels,
+    peers_in_words,
+    reachable,
+    with_errors,
+    with_library,
+)
 from collsim.simulation.what_ifs import effects_of_changes, idle_variables
 from collsim.topology import Topology
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from collsim.library import Library
     from collsim.simulation.quotient.scaled import Scaled
 
 __all__ = ["AsIf", "build_schedule", "contested", "predict", "simulate"]
@@ -269,22 +271,15 @@ def predict(
     if question.hash_seeds:
         refuse_unhashed(topology)
     config = config_of(topology, constants, groups, question)
-    question, left_out = _with_library(topology, constants, question)
-    if question.library is not None and question.library.is_engine:
-        node = topology if topology.cluster is None else topology.cluster.node
-        constants = with_kernels(constants, question.library, node)
-    elif question.registered == SYMMETRIC and question.library is not None and question.library.family == "nccl":
-        constants = with_symmetric(constants, topology if topology.cluster is None else topology.cluster.node)
-    if writes_directly(question.library, one_process=question.one_process):
-        constants = with_direct_pointers(constants)
-    constants = with_staged_rings(constants, question.library)
+    question, left_out = with_library(topology, constants, question)
+    constants = as_called(topology, constants, question)
     shipped, constants = constants, as_hosted(constants, question.host, question.library)
     traced = traced and not contested(question)
     told = Told(left_out, keeps_loads=traced or as_if is not None, traced=traced)
-    judged = _judged(topology, groups, question)
+    judged = judged_by(topology, groups, question)
     launched = constants.launched(question.launch, registered=bool(question.registered))
-    as_fitted = exchanges_as_fitted(constants, _levels(topology, constants, groups, question))
-    sure = _sure(launched, constants, judged) if as_fitted else replace(launched, accuracy={})
+    as_fitted = exchanges_as_fitted(constants, peer_levels(topology, constants, groups, question))
+    sure = with_errors(launched, constants, judged) if as_fitted else replace(launched, accuracy={})
     simulated = (topology, sure) if as_if is None else as_if(topology, sure)
     groups, parties, healthy = answerable(*simulated, question, groups, told, compares=compares)
     rows, skipped = _rows(parties, healthy, question, told)
@@ -314,7 +309,7 @@ def predict(
             topology,
             constants,
             library_effects([party.runs[0] for party in parties], question),
-            _peers(topology, constants, groups, question),
+            peers_in_words(topology, constants, groups, question),
         ),
         profile={
             "name": constants.name,
@@ -361,35 +356,6 @@ def _host(shipped: Profile, question: Request, rows: Sequence[Row]) -> str | Non
     return host_words(shipped, question.host, question.launch) or None if counts else None
 
 
-def _peers(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Request) -> str:
-    """Return how the GPUs of a node exchange, by the numbers of ranks if that is not the same for all runs."""
-    levels = _levels(topology, constants, groups, question)
-    told = [(len(group), peer_words(level)) for group, level in zip(groups, levels, strict=True)]
-    words = dict.fromkeys(words for _, words in told if words)
-    if len(words) <= 1:
-        return next(iter(words), "")
-    return "; ".join(f"{', '.join(str(n) for n, its in told if its == each)} ranks: {each}" for each in words)
-
-
-def _levels(
-    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Request
-) -> list[str]:  # fmt: skip
-    """Return for each run up to which distance GPUs reach each other's memory; empty where nobody asks."""
-    environment = read_environment(question.environment)
-    bare = constants.name == "ideal"
-    return ["" if bare else peer_level(topology, group, environment) for group in groups]
-
-
-def _sure(launched: Profile, constants: Profile, judged: Topology) -> Profile:
-    """Return the profile with the errors that were counted on the topology whose measurements judge a run."""
-    counted = launched.accuracy
-    if judged.cluster is not None:
-        network = launched.network
-        known = nodes_measured(judged, network) or not network.pooled
-        counted = (network if known else network.elsewhere()).scatters()
-    return replace(launched, accuracy=counted if intervals_hold(judged, constants) else {})
-
-
 def _rows(
     parties: Sequence[Party | Scaled],
     healthy: Sequence[Party | Scaled | None],
@@ -430,35 +396,6 @@ def _warnings_of_parties(
     return (*told, *(f"SHARP is off: {why}" for why in off))
 
 
-def reachable(
-    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], *, loaded: bool = False
-) -> tuple[Topology, Profile]:
-    """Return the machine of a run: a node by itself if no group leaves the first one, and no link is loaded.
-
-    Where nodes differ, or only some GPUs have links of their own, constants that nobody named are of those in use.
-    """
-    cluster = topology.cluster
-    everyone = sorted({gpu for group in groups for gpu in group})
-    if cluster is None:
-        found = load_profile(AUTO, topology, everyone) if constants.source == AUTO else constants
-        return topology, constants if found.name == constants.name else found  # which a caller may have changed
-    if topology.damage is None and not loaded and max(everyone) < cluster.node.n_gpus:
-        topology = cluster.node
-    elif len(cluster.kinds) == 1:
-        return topology, constants
-    return topology, load_profile(AUTO, topology, everyone) if constants.source == AUTO else constants
-
-
-def _judged(topology: Topology, groups: Sequence[Sequence[int]], question: Request) -> Topology:
-    """Return whose measurements judge a run: those of a node if no group of a cluster in order leaves its own."""
-    cluster = topology.cluster
-    if cluster is None or topology.damage is not None or len(cluster.kinds) > 1:
-        return topology
-    per_node = cluster.node.n_gpus
-    members = [group for run in groups for group in question.groups_of(run)]
-    return cluster.node if all(len({gpu // per_node for gpu in group}) == 1 for group in members) else topology
-
-
 def _tables(party: Party | Scaled, question: Request, told: Told) -> list[list[list[Row]]]:
     """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
     if isinstance(party, Party):
@@ -469,42 +406,6 @@ def _tables(party: Party | Scaled, question: Request, told: Told) -> list[list[l
 def contested(question: Request) -> bool:
     """Return True if what runs is the fastest of several in the simulator."""
     return any(name in CHOICES and not (name == "auto" and question.library) for name in question.algo)
-
-
-def _with_library(topology: Topology, constants: Profile, question: Request) -> tuple[Request, list[str]]:
-    """Return the question with the library that its choices follow, and what to tell of it.
-
-    A library that the user names is followed or refused; that of the profile is followed where it can be.
-    """
-    looks = not set(CHOICES).isdisjoint(question.algo)
-    if question.library is None and constants.library and looks:
-        from collsim.library import load_library, system_of
-
-        library = load_library(constants.library)
-        try:
-            system = system_of(topology)
-        except UnsupportedError as error:
-            return question, _alone(question, error.faults[0].what)
-        if system.is_amd == (library.family == "rccl"):
-            return replace(question, library=library), []
-        return question, _alone(question, f"{library.name} does not run on {topology.name}")
-    if question.library is None and question.environment:
-        raise InputError(Fault("variables of the environment need a library", "environment", "add --library nccl-2.28"))
-    return question, [] if question.library is None else _of_unknown(question.library)
-
-
-def _of_unknown(library: Library) -> list[str]:
-    """Return a warning about a library older or newer than all whose constants are known."""
-    if library.known == library:
-        return []
-    known, name = library.known.name, library.name
-    older = f", without algorithms newer than {name}" if library.version < library.known.version else ""
-    return [f"the constants of {name} are not known: those of {known} are taken{older}"]
-
-
-def _alone(question: Request, why: str) -> list[str]:
-    """Return a warning about a question whose choices follow no library."""
-    return [f"auto is the fastest in the simulator: {why}"] if "auto" in question.algo else []
 
 
 def build_schedule(

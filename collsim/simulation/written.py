@@ -17,7 +17,7 @@ from collsim.simulation.provenance import config_of, topology_summary
 from collsim.simulation.request.prepare import Prepared, prepare
 from collsim.simulation.result import Result
 from collsim.simulation.selection import request_of
-from collsim.simulation.simulate import reachable
+from collsim.simulation.settled import reachable
 from collsim.simulation.timing import time_schedule
 
 __all__ = ["predict_written", "simulate_schedule"]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest, short_for
 from collsim.core.input_files import beside, read_input
-from collsim.core.units import one_line, with_article
+from collsim.core.units import with_article
+from collsim.topology.assembly import assembled
 from collsim.topology.cluster.scale_out import build_cluster, resolve, spec_from
 from collsim.topology.model import FITTED, SIZES, Topology
 from collsim.topology.zoo import cluster_names, shipped_file, shipped_path, zoo_names
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collsim.topology.files.reader import Document, Path
     from collsim.topology.files.schema import ScaleOut
     from collsim.topology.files.sections import Spec
-    from collsim.topology.wiring import Wiring
 
 __all__ = ["check_file", "load_topology", "parse_topology", "plan_topology"]
 
@@ -259,7 +259,7 @@ def _parsed(
     changed = json.dumps(sorted(dict(pairs).items()))  # in any order they make the same topology
     digest = hashlib.sha256(raw + b"\0" + changed.encode() if pairs else raw).hexdigest()
     try:
-        node = _assemble(spec, document, digest)
+        node = assembled(spec, document, digest)
     except SpecError as error:
         from collsim.topology.later_faults import around_faults
 
@@ -389,76 +389,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, str | int):
         return f'"{str(value)[:40]}"'
     return "nothing" if value is None else "a mapping or a list"
-
-
-def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
-    from collsim.topology.files.sections import collect_facts
-
-    assert spec.header is not None
-    labels = {f"{name}.{key}": one_line(value) for name, key, value in _label_values(spec) if value}
-    labels |= {key: text.strip() for key in ("extends", "notes") if (text := getattr(spec.header, key))}
-    reduction = spec.in_network_reduction
-    share = spec.switch.in_network_efficiency if spec.switch else None
-    name = spec.header.name or pathlib.PurePath(document.file).stem
-    wiring = _wire(spec)
-    if spec.changes:
-        from collsim.topology.files.changed_links import with_changes
-
-        wiring = with_changes(wiring, spec.changes, document, spec.link)
-    return Topology(
-        name=name,
-        title=one_line(spec.header.title or name),
-        source=document.file,
-        facts=collect_facts(spec, document),
-        wiring=wiring,
-        sha256=digest,
-        labels=labels,
-        in_network_reduction=reduction.value.text if reduction and reduction.si else None,
-        in_network_efficiency=share.si if share else 1.0,
-    )
-
-
-def _label_values(spec: Spec) -> list[tuple[str, str, str]]:
-    return [
-        ("gpu", "model", spec.gpu.model if spec.gpu else ""),
-        ("link", "type", spec.link.type if spec.link else ""),
-        ("switch", "model", spec.switch.model if spec.switch else ""),
-        ("cpu", "model", spec.cpu.model if spec.cpu else ""),
-        ("nic", "model", spec.nic.model if spec.nic else ""),
-    ]
-
-
-def _wire(spec: Spec) -> Wiring:
-    """Return the arrays of a specification that passed every check."""
-    from collsim.topology import builders
-    from collsim.topology.files.checks import planes_of
-    from collsim.topology.files.explicit import wire_explicit
-
-    assert spec.header is not None
-    if spec.header.builder == "explicit":
-        return wire_explicit(spec)
-    link, gpu = spec.link, spec.gpu
-    assert link is not None
-    assert gpu is not None
-    assert link.bandwidth is not None
-    assert gpu.count is not None
-    rate, latency, efficiency = link.bandwidth.si, link.latency.si, link.efficiency.si
-    n_gpus = int(gpu.count.si)
-    if spec.header.builder == "full_mesh":
-        per_pair = int(link.per_pair.si)
-        return builders.full_mesh(
-            n_gpus, per_pair=per_pair, bandwidth_Bps=rate, latency_s=latency, efficiency=efficiency
-        )
-    assert spec.switch
-    return builders.switched(
-        n_gpus,
-        planes_of(spec),
-        bandwidth_Bps=rate,
-        latency_s=latency,
-        efficiency=efficiency,
-        switch_latency_s=spec.switch.latency.si,
-        prefix=spec.switch.prefix,
-    )
 
 
 def _check_name(spec: Spec, document: Document, content: bytes) -> Iterable[Fault]:

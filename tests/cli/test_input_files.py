@@ -128,7 +128,7 @@ def test_a_device_that_never_ends(collsim, tmp_path, reader, monkeypatch):
         ("collsim.simulation.request.placement", "MOST_FILE_BYTES"),
         ("collsim.core.slurm", "MOST_FILE_BYTES"),
         ("collsim.moe.gating", "MOST_FILE_BYTES"),
-        ("collsim.schedule.json_files", "MAX_FILE_BYTES"),
+        ("collsim.schedule.packed_files", "MAX_FILE_BYTES"),
     ):
         monkeypatch.setattr(f"{module}.{name}", 2**16)
     link = tmp_path / "in.yaml"

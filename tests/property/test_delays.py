@@ -6,6 +6,8 @@ import pytest
 from collsim import simulate
 from collsim.report import render
 from collsim.simulation import damage_sample, exchanges
+from collsim.topology import load_topology
+from collsim.topology.failures.degrade import damaged
 
 BLOCKS = (4 << 10, 64 << 10, 256 << 10)
 NODES, RANKS = 64, 512
@@ -31,6 +33,8 @@ def both(monkeypatch, **broken):
         ({"fail": "leaf:1"}, 0.01),
         ({"fail": "spine:0"}, 0.001),
         ({"fail": "switch:n3.nvsw0"}, 0.01),
+        ({"degrade": {"spine:0": "10%"}}, 0.1),
+        ({"degrade": {"link:leaf0-spine0": "10%"}}, 0.1),
     ],
 )
 def test_times_are_near_those_of_every_message_and_between_the_sides_that_rows_state(broken, most, monkeypatch):
@@ -39,6 +43,49 @@ def test_times_are_near_those_of_every_message_and_between_the_sides_that_rows_s
         assert "delay of a part" in row.path
         assert row.time_s == pytest.approx(whole.time_s, rel=most)
         assert row.bracket_lo_s * (1 - 1e-4) <= whole.time_s <= row.bracket_hi_s * (1 + 1e-4)
+
+
+TENTH = [("leaf:1", "leaf1"), ("spine:2", "spine2"), ("link:n1.nic0-leaf0", "n1.nic0"), ("nic:node3/2", "n3.nic2")]
+
+
+@pytest.mark.parametrize(("degraded", "name"), TENTH)
+def test_what_is_slower_is_what_limits_a_sample_too(degraded, name, monkeypatch):
+    """Rows named a link of the machine in order, which is hardly busy, though the delay was nine tenths of the time."""
+    for rows in both(monkeypatch, degrade={degraded: "10%"}):
+        row = rows[-1]
+        limit = row.limits[0]
+        assert row.slowdown > 2
+        assert name in limit.name
+        assert name in row.limited_by
+        assert limit.time_s > row.time_s / 2
+        assert 0.5 < limit.utilisation <= 1
+
+
+def test_bytes_and_delay_of_a_link_are_one_part_of_the_time(monkeypatch):
+    """At half its rate a spine is busiest, though it delays by less than wires take in order."""
+    exact, found = both(monkeypatch, degrade={"spine:2": "40%"})
+    for row in (exact[-1], found[-1]):
+        (wire,) = [limit for limit in row.limits if limit.utilisation is not None]
+        assert "spine2" in wire.name
+        assert sum(limit.time_s for limit in row.limits) <= row.time_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "broadcast"])
+@pytest.mark.parametrize(("degraded", "name"), TENTH)
+def test_what_is_slower_is_what_limits_where_it_carries_the_time(op, degraded, name):
+    row = simulate("h100_rail", op, "1G", nodes=NODES, degrade={degraded: "10%"}).rows[0]
+    assert (row.slowdown > 2) == (name in row.limited_by)
+
+
+def test_bytes_of_cables_that_are_gone_go_over_those_that_are_left():
+    """Of eight equal ways up each leaf loses one; a way at half its rate has as much to carry as before."""
+    machine, half = load_topology("h100_rail", {"scale_out.nodes": "64"}), {"spine:0": "50%"}
+    broken = {"gone": ("spine:0", {}), "slow": ([], half), "both": ("spine:1", half), "below": ("nic:node3/2", {})}
+    narrowed = {text: damage_sample._narrowed(damaged(machine, *what)) for text, what in broken.items()}
+    assert {text: found.share for text, found in narrowed.items()} == pytest.approx(
+        {"gone": 1 / 7, "slow": 1.0, "both": 2 * 8 / 7 - 1, "below": 0.0}
+    )
+    assert (narrowed["slow"].link, narrowed["slow"].links) == ("leaf0->spine0", 32)
 
 
 def test_what_all_nodes_have_lost_is_not_counted_twice(monkeypatch):

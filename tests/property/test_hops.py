@@ -122,7 +122,7 @@ def test_a_pace_that_has_not_settled_is_told(monkeypatch):
     asked = {"overrides": {"scale_out.nodes": "32"}, "fail": "nic:node1/0", "profile": "ideal", "algo": "ring"}
     result = simulate("frontier", "broadcast", 1_618_841_600, **asked)
     (row,) = result.rows
-    told = float(row.path.split(", pace to ")[1].split("%")[0]) / 100
+    told = row.method.pace_share
     assert row.time_s == pytest.approx(0.0303862803, rel=told)  # every transfer
     assert "1 row: chunks beyond the first ones follow at a pace that still changed" in render(result)
 

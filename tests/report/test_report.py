@@ -9,6 +9,7 @@ from collsim.core.errors import InputError, UnknownNameError
 from collsim.report import FORMATS, SUFFIXES, check_writable, render, write_text
 from collsim.report.html.marks import card, table, time_words
 from collsim.report.nccl import time_text
+from collsim.simulation.method import Method
 from collsim.simulation.result import Limit, LinkLoad, Result, Row
 
 
@@ -17,7 +18,7 @@ def row(algo="ring", size=2**20, **changes):
         "op": "all_to_all", "algo": algo, "proto": None, "channels": 2, "ranks": 8, "groups": 1, "dtype": "float",
         "redop": "none", "root": -1, "count": size // 32, "requested_bytes": size, "size_bytes": size, "time_s": 1e-5,
         "lower_bound_s": 4e-6, "bound": "egress gpu0", "bottleneck": (LinkLoad("a->b", 0.75),), "bottleneck_links": 1,
-        "critical_s": {}, "path": "transfers, reference", "classes": 16,
+        "critical_s": {}, "method": Method("transfers", "reference"), "classes": 16,
     }  # fmt: skip
     return Row(**{**values, **changes})
 
@@ -76,20 +77,20 @@ def test_no_time_is_told_to_be_raised_that_has_no_mark():
     assert "~" not in text
 
 
-NEAR = "classes, nearly alike, kernel"
-DELAY = f"{NEAR}, delay of a part"
+NEAR = Method("classes", "kernel", nearly_alike=True)
+DOUBT = replace(NEAR, doubt_share=0.2)
+DELAY = replace(NEAR, part_delay=True)
 
 
 @pytest.mark.parametrize(
-    ("paths", "plain", "doubtful"),
-    [((NEAR,), 1, 0), ((f"{NEAR}, to 20%",), 0, 1), ((NEAR, f"{NEAR}, pace to 2%, to 20%", NEAR), 2, 1),
-     ((DELAY, f"{NEAR}, to 20%"), 1, 1)],
+    ("methods", "plain", "doubtful"),
+    [((NEAR,), 1, 0), ((DOUBT,), 0, 1), ((NEAR, replace(DOUBT, pace_share=0.02), NEAR), 2, 1), ((DELAY, DOUBT), 1, 1)],
 )  # fmt: skip
-def test_notes_on_what_is_nearly_alike_each_count_their_own_rows(paths, plain, doubtful):
+def test_notes_on_what_is_nearly_alike_each_count_their_own_rows(methods, plain, doubtful):
     """With ``--bracket`` exact and nearly alike rows have times on both sides as well, which are no doubt."""
-    rows = [row(size=2 ** (20 + i), path=path) for i, path in enumerate(paths)]
+    rows = [row(size=2 ** (20 + i), method=method) for i, method in enumerate(methods)]
     rows = [
-        replace(each, bracket_lo_s=each.time_s, bracket_hi_s=each.time_s * (1.2 if ", to " in each.path else 1.0))
+        replace(each, bracket_lo_s=each.time_s, bracket_hi_s=each.time_s * (1 + each.method.doubt_share))
         for each in rows
     ]
     notes = " ".join(render(result(*rows), "table").replace("\n#  ", "").split())

@@ -30,7 +30,8 @@ from collsim.schedule import (
     save,
     verify,
 )
-from collsim.schedule.json_files import MAX_FAULTS, MOST_PACKED, _unpacked
+from collsim.schedule.json_files import MAX_FAULTS
+from collsim.schedule.packed_files import MOST_PACKED, _unpacked
 
 from ..memory import peak_bytes
 

@@ -11,7 +11,7 @@ from collsim.core.operations import OPERATIONS
 from collsim.library import load_profile
 from collsim.library.costs.channel_costs import Protocol
 from collsim.library.costs.message_costs import Messages
-from collsim.simulation.limits import Parts, hide_wires
+from collsim.simulation.time_parts import Parts, hide_wires
 from collsim.topology import load_topology, zoo_names
 from collsim.topology.zoo import cluster_names
 from tests.property.depth import deep_but

@@ -17,6 +17,7 @@ from collsim.library import load_profile
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder
 from collsim.simulation import lowering, timing
 from collsim.simulation.lowering import prepare
+from collsim.simulation.method import Method
 from collsim.simulation.simulate import simulate
 from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, load_topology, zoo_names
@@ -52,8 +53,8 @@ def test_all_is_every_algorithm_and_auto_the_fastest(topo, op, profile):
         (chosen,) = simulate(topo, op, "1M", algo=word, profile=profile).rows
         fastest = min(rows, key=lambda row: row.time_s)
         assert chosen.asked == word
-        assert replace(chosen, path="", asked="all") == replace(
-            fastest, path=""
+        assert replace(chosen, method=Method(), asked="all") == replace(
+            fastest, method=Method()
         )  # more problems may be solved by another engine
 
 
@@ -384,7 +385,7 @@ def hurried(solve, factor):
     def wrong(problem, **options):
         right = solve(problem, **options)
         times = (factor * array for array in (right.ready_s, right.start_s, right.finish_s))
-        return Solution(*times, right.path, right.solves, right.moved_bytes)
+        return Solution(*times, right.solver, right.solves, right.moved_bytes)
 
     return wrong
 

@@ -51,6 +51,7 @@ _DEBUG_OP = re.compile(r"\bNCCL INFO (AllReduce|AllGather|ReduceScatter|Broadcas
 _COMMUNICATOR = re.compile(r"\bnRanks (\d{1,7}) nNodes (\d{1,7})\b")
 """A communicator that is ready, as NCCL prints it from 2.19 on (src/init.cc, initTransportsRank), and RCCL after it."""
 _NOTE = re.compile(r"(?<![\w-])(op|ranks|nranks|nodes|nnodes)=\s*([\w.-]+)")
+_LIBRARY_NOTE = re.compile(r"(?<![\w-])library=\s*(NCCL|RCCL)\b(?:[ -]v?(\d+\.\d+(?:\.\d+)?))?", re.IGNORECASE)
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([\d.eE+]+)")
 
 _LONG_FLAGS = {
@@ -88,6 +89,7 @@ class Facts:
     library: str | None = None
     library_version: str | None = None
     compiled_version: str | None = None
+    noted_version: str | None = None
     launch_known: bool = False
     graph_launches: int | None = None
     registered: int | None = None
@@ -290,7 +292,7 @@ def _read_environment(text: str, facts: Facts, sticky: dict[str, str]) -> None:
 
 
 def _read_note(text: str, facts: Facts) -> None:
-    """Take ``op=``, ``ranks=`` and ``nodes=`` of a comment line."""
+    """Take ``op=``, ``ranks=``, ``nodes=`` and ``library=`` of a comment line."""
     if not text.lstrip().startswith("#"):
         return
     for key, value in _NOTE.findall(text):
@@ -298,6 +300,8 @@ def _read_note(text: str, facts: Facts) -> None:
             facts.op_hint = op_name(value) or facts.op_hint
         elif value.isdigit() and int(value[:9]) > 0:
             setattr(facts, "told_ranks" if "ranks" in key else "told_nodes", int(value[:9]))
+    if library := _LIBRARY_NOTE.search(text):
+        facts.library, facts.noted_version = facts.library or library[1].upper(), library[2]
 
 
 def _read_average(text: str, facts: Facts) -> None:
@@ -344,6 +348,7 @@ _READERS: tuple[tuple[str, Callable[[str, Facts], None]], ...] = (
     ("ranks=", _read_note),
     ("nodes=", _read_note),
     ("op=", _read_note),
+    ("library=", _read_note),
     ("Avg bus", _read_average),
     ("Out of bounds", _read_verdict),
     ("...", _read_cut),

@@ -396,7 +396,7 @@ class LogReader:
             self.done.extend(section.finish(Known(self.overrides, self._shared, sticky, self.file_op)))
 
     def _share(self, facts: Facts) -> None:
-        for name in ("program", "program_version", "library", "library_version", "compiled_version"):
+        for name in ("program", "program_version", "library", "library_version", "compiled_version", "noted_version"):
             if (value := getattr(facts, name)) is not None:
                 setattr(self._shared, name, value)
 

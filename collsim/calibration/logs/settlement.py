@@ -258,7 +258,8 @@ class Settlement:
         for rank, device in sorted(facts.devices.items()):
             groups.setdefault(device.group, []).append(rank)
         library = overrides.get("library") or facts.library or shared.library or _library_of(facts)
-        version = facts.library_version or shared.library_version or facts.compiled_version
+        printed = facts.library_version or shared.library_version or facts.compiled_version
+        version = printed or facts.noted_version or shared.noted_version
         return LogRun(
             program=facts.program or shared.program,
             program_version=facts.program_version or shared.program_version,

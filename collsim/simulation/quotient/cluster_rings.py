@@ -16,12 +16,14 @@ from collsim.core.errors import Fault, UnsupportedError
 from collsim.engine.wavefront import Chain, RingTurn, Row, march, periodic
 from collsim.fabric.fabric import Float, Int
 from collsim.simulation.concurrent import GroupTask, part_of
-from collsim.simulation.limits import all_rows, chain_parts
 from collsim.simulation.lowering import LoweredRun
+from collsim.simulation.method import Method
+from collsim.simulation.problems import problem_of
 from collsim.simulation.quotient.link_loads import carried
 from collsim.simulation.quotient.paces import Paces, Places, Road, Stream, paces_of, places_of
 from collsim.simulation.quotient.representatives import Miniature
-from collsim.simulation.timing import Timing, base_s, kernel_costs, problem_of, record_timing, refuse_broken_laws
+from collsim.simulation.time_parts import all_rows, chain_parts
+from collsim.simulation.timing import Timing, base_s, kernel_costs, record_timing, refuse_broken_laws
 
 __all__ = [
     "Critical",
@@ -41,7 +43,6 @@ MOST_UNEVEN = 10_000_000_000
 """So many transfers take half a minute; above, chunks are taken as equal, so that a ring may repeat itself."""
 MOST_TRANSFERS = 200_000_000_000
 """So many transfers of a ring that does not repeat itself take two minutes."""
-EQUAL_CHUNKS = ", equal chunks"
 """Said of how a row was computed if chunks that differ by an element were taken as the largest."""
 CLOSE = 1e-9
 """Relative difference of two times that are the same but for rounding."""
@@ -79,7 +80,7 @@ def ring_timing(
     """
     road, n = _road(mini), request.n_ranks
     told = counts_adding(run, algorithm.family_for(request.op.name), kernel)
-    streams, turns, path = _programs(mini, request, road, told=told)
+    streams, turns, rounded = _programs(mini, request, road, told=told)
     places = places_of(mini, road, streams, lanes=1)
     part, paces = paced(mini, run, request, (algorithm.name, road, streams, places), kernel)
     rounds = walk(paces, turns, np.zeros((len(streams), n)))
@@ -90,13 +91,13 @@ def ring_timing(
     largest = max(size for each in streams for size, _ in each.kinds)
     loads = carried(mini, part.run.fabric.capacity_Bps, road.units, [paces.carried], paces.above)
     timing = timing_of(part, loads, critical, len(places.transfers), largest_bytes=largest)
-    return replace(timing, path=path), sum(each.copies for each in streams)
+    return replace(timing, method=replace(timing.method, equal_chunks=rounded)), sum(each.copies for each in streams)
 
 
 def _programs(
     mini: Miniature, request: ScheduleRequest, road: Road, *, told: bool
-) -> tuple[list[Stream], list[list[RingTurn]], str]:
-    """Return the streams of a ring schedule, what each of them does, and how that is said.
+) -> tuple[list[Stream], list[list[RingTurn]], bool]:
+    """Return the streams of a ring schedule, what each of them does, and whether unequal chunks were taken as equal.
 
     *told* is whether it matters that who gets a chunk adds.
     """
@@ -116,7 +117,7 @@ def _programs(
         streams.append(stream_of(ring, loops[share], legs, copies)._replace(sent_bytes=sent_bytes))
         order = _order(mini, road, ring)
         turns.append([turn for sizes in loops[share] for turn in turns_of(sizes[order], streams[-1], legs)])
-    return streams, turns, "wavefront" + EQUAL_CHUNKS * rounded
+    return streams, turns, rounded
 
 
 Leg = tuple[Int, bool]
@@ -297,7 +298,7 @@ def timing_of(
         parts=parts,
         link_bytes=loads[0],
         link_members=loads[1],
-        path="wavefront",
+        method=Method("wavefront"),
         simulated=simulated,
         solves=0,
     )

@@ -178,7 +178,7 @@ class Scaled:
         run, pairs = self.paired()
         part = part_of(exchange(algo, request, pairs), run, proto, question.dtype)
         timing = time_together([part], ((0,),))[0]
-        return replace(timing, path=timing.path.replace("transfers", "classes")), request.n_channels
+        return replace(timing, method=replace(timing.method, simulated="classes")), request.n_channels
 
 
 def scaled(

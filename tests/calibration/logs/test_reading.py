@@ -183,6 +183,23 @@ def test_settings_of_one_test_do_not_leak_into_the_next(read):
     assert dict(two.run.environment) == {"NCCL_DEBUG": "WARN"}
 
 
+@pytest.mark.parametrize(
+    ("note", "library", "version"),
+    [("NCCL 2.18", "NCCL", "2.18"), ("NCCL 2.16.5+cuda11.8", "NCCL", "2.16.5"), ("none", None, None),
+     ("rccl-2.27.7, ROCm 7", "RCCL", "2.27.7"), ("NCCL (2020-03)", "NCCL", None),
+     ("NCCL + aws-ofi-nccl 1.9.2", "NCCL", None)],
+)  # fmt: skip
+def test_a_comment_says_the_version_where_the_log_prints_none(read, note, library, version):
+    """Every test of the file has it, and what the library itself prints is believed before it, wherever it stands."""
+    comment = f"# kept by hand: op=all_reduce ; library={note} ; algo=\n"
+    for test in read(comment + WHOLE + WHOLE).tests:
+        assert (test.run.library, test.run.library_version) == (library, version)
+    printed = "NCCL version 2.30.3+cuda13.0\n"
+    for lines in (comment + printed, printed + comment):
+        (test,) = read(lines + WHOLE).tests
+        assert (test.run.library, test.run.library_version) == ("NCCL", "2.30.3+cuda13.0")
+
+
 def test_versions_of_one_test_are_those_of_the_next(read):
     versions = "# nccl-tests version 2.13.8\nNCCL version 2.18.3+cuda12.1\n"
     one, two = read(versions + WHOLE + WHOLE).tests

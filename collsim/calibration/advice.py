@@ -56,6 +56,7 @@ RANGES = {
     "base": Sizes("8", "64K"),
     "threads_overhead": Sizes("8", "256K"),
     "exchange_overhead": Sizes("8", "256K", ops=("all_gather", "reduce_scatter")),
+    "last_channel_overhead": Sizes("8", "1M", sweep=True, words=", with {sweep}"),
     "message_overhead": Sizes("8", "1M", ranks=True, words=RANKS),
     "turn": Sizes("256K", "64M", ranks=True, words=", with two numbers of GPUs a node"),
     "small_overhead": Sizes("8", "256K", ranks=True, words=RANKS),

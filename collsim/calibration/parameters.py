@@ -22,6 +22,7 @@ FITTED = {
     "base_s": 3.0,
     "threads_overhead_s": 3.0,
     "exchange_overhead_s": 3.0,
+    "last_channel_overhead_s": 2.0,
     "channel_overhead_s": 3.0,
     "peer_overhead_s": 3.0,
     "message_overhead_s": 3.0,
@@ -50,8 +51,9 @@ NETWORK = {"": ("wire_efficiency",)}
 """The same between nodes."""
 FRACTIONS = {"wire_efficiency": 1.0, "link_share": 1.0, "contention": 0.95}
 """The most that a fraction can be."""
-SHARED, SHARED_BETWEEN = ("softness",), ("softness", "link_share")
-"""One value for all protocols of a family: they meet the same links, and between nodes the same adapters."""
+SHARED, SHARED_BETWEEN = ("softness", "last_channel_overhead_s"), ("softness", "link_share")
+"""One value for all protocols of a family: they meet the same links, and between nodes the same adapters; and blocks
+of threads start and end as far apart whatever they run."""
 TIED = {"rooted": "ring", "fan": "messages"}
 """Families whose constants are those of another one: a ring that broadcasts copies as a ring that reduces does, and the
 messages of a gather are messages."""

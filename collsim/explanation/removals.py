@@ -23,7 +23,8 @@ __all__ = ["ONCE_OVERHEADS", "OVERLAP", "REMOVALS", "STEP_OVERHEADS", "Removal",
 
 
 ONCE_OVERHEADS = (
-    "base_s", "threads_overhead_s", "exchange_overhead_s", "channel_overhead_s", "peer_overhead_s",
+    "base_s", "threads_overhead_s", "exchange_overhead_s", "last_channel_overhead_s", "channel_overhead_s",
+    "peer_overhead_s",
 )  # fmt: skip
 STEP_OVERHEADS = ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "store_overhead_s", "turn_s")
 

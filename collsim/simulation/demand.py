@@ -23,6 +23,7 @@ from collsim.simulation.lowering import Lowered, LoweredRun, layout_of, refuse_t
 
 __all__ = [
     "HEADS_OF_FITS",
+    "channels_of",
     "empty_chunks",
     "filling_bytes",
     "gathers_alone",
@@ -167,6 +168,11 @@ def empty_chunks(lowered: Lowered) -> int:
 def gathers_alone(lowered: Lowered) -> bool:
     """Return True for a ring that gathers and adds nothing before."""
     return lowered.schedule.op == "all_gather" and _gives_its_name(lowered.schedule)
+
+
+def channels_of(lowered: Lowered) -> int:
+    """Return on how many channels a call runs; one where the algorithm knows none."""
+    return int(lowered.schedule.parameters.get("channels", 1))
 
 
 def _gives_its_name(schedule: Schedule) -> bool:

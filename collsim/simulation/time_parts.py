@@ -21,6 +21,7 @@ from collsim.library.costs.channel_costs import Bool, Protocol, soft_max
 from collsim.library.costs.laws import Work, cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
 from collsim.simulation.demand import (
+    channels_of,
     empty_chunks,
     filling_bytes,
     gathers_alone,
@@ -128,6 +129,7 @@ class Parts:
             filling = float(filling_bytes(lowered, np.array([largest_bytes]), costs)[0])
             told["fill_rate_Bps"] = min(filling, costs.fill_limit_bytes) / costs.fill_rate_Bps
             told["message_overhead_s"] = costs.hand_over_s(hands_on=hands_on(lowered))
+            told["last_channel_overhead_s"] = costs.last_channel_s(channels_of(lowered))
         told["peer_overhead_s"] = costs.peer_overhead_s * peers_of(lowered)
         told["copy_rate_Bps"] = costs.copies * lowered.schedule.size_bytes / costs.copy_rate_Bps
         for name, part_s in told.items():

@@ -32,6 +32,7 @@ from collsim.library.costs.message_costs import Messages, call_s
 from collsim.schedule import Schedule
 from collsim.simulation.calls_in_a_row import busiest, channel_of_rank, shown_of_chain
 from collsim.simulation.demand import (
+    channels_of,
     empty_chunks,
     filling_bytes,
     gathers_alone,
@@ -402,6 +403,7 @@ def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_byt
         empty_chunks=empty_chunks(lowered),
         call_bytes=lowered.schedule.size_bytes,
         gathers=gathers_alone(lowered),
+        channels=channels_of(lowered),
     )
     return once_s + around_s + over_nodes_s
 

@@ -165,6 +165,36 @@ def test_fewer_threads_start_sooner():
     assert Protocol(0.0, 10e9, base_s=7e-6).once_s(np.array([0.0]), call_bytes=8) == 7e-6
 
 
+def test_a_call_waits_for_the_last_of_its_channels():
+    """Every doubling of the channels adds the same."""
+    costs = Protocol(0.0, 10e9, base_s=7e-6, last_channel_overhead_s=0.25e-6)
+    times_s = [costs.once_s(np.array([0.0]), channels=count) for count in (1, 2, 8, 32)]
+    assert times_s == pytest.approx([7e-6, 7.25e-6, 7.75e-6, 8.25e-6])
+
+
+def test_rings_of_blackwell_wait_for_the_last_of_the_channels_that_they_run_on():
+    profile, run = load_profile("hgx_b200"), {"rank_list": [0, 1], "library": "nccl-2.29"}
+    costs = profile.families["ring"]["LL"]
+    ring = {**profile.families["ring"], "LL": replace(costs, last_channel_overhead_s=0.0)}
+    told = [replace(profile, floor_s=0.0), replace(profile, floor_s=0.0, families={**profile.families, "ring": ring})]
+    for size, doublings in ((8192, 0), (16384, 1), (131072, 4)):  # 4 KiB of a block on every channel
+        with_s, without_s = (
+            collsim.simulate("hgx_b200", "reduce_scatter", size, profile=each, **run).rows[0].time_s for each in told
+        )
+        assert with_s - without_s == pytest.approx(doublings * costs.last_channel_overhead_s, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("proto", ["LL", "LL128", "Simple"])
+def test_nccl_is_done_sooner_where_chunks_are_empty(proto):
+    """Eight bytes leave three of four chunks empty, 64 none; they are one line each."""
+    costs = load_profile("hgx_h100").launches["graph"].families["ring"][proto]
+    words = {"NCCL_ALGO": "Ring", "NCCL_PROTO": proto}
+    run = {"rank_list": [0, 1, 2, 3], "launch": "graph", "environment": words}
+    few_s, all_s = (collsim.simulate("hgx_h100", "all_reduce", size, **run).rows[0].time_s for size in (8, 64))
+    assert costs.empty_overhead_s > 0
+    assert all_s - few_s == pytest.approx(3 * costs.empty_overhead_s, rel=0.1)
+
+
 def test_a_ring_that_only_gathers_waits_for_addresses_where_bytes_land_there():
     costs = Protocol(0.0, 10e9, base_s=7e-6, exchange_overhead_s=1.5e-6, zero_copy=True)
     start_s = [costs.once_s(np.array([0.0]), gathers=gathers) for gathers in (False, True)]

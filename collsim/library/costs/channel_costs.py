@@ -135,6 +135,9 @@ class Protocol:
         to an eighth, in proportion to the bytes (src/enqueue.cc), and takes as much less of it.
     threads_full_bytes : float
         From this size of a call on all threads start.
+    last_channel_overhead_s : float
+        Once per collective, for every doubling of its channels: it is done when the last of them is, and the latest of
+        n draws grows with the logarithm of n.
     channel_overhead_s : float
         Once per collective of messages, for every channel that its messages would take if every rank got one. Why calls
         that use more of the channels take longer to begin is not known.
@@ -214,6 +217,7 @@ class Protocol:
     base_s: float = 0.0
     threads_overhead_s: float = 0.0
     threads_full_bytes: float = 0.0
+    last_channel_overhead_s: float = 0.0
     channel_overhead_s: float = 0.0
     small_overhead_s: float | None = None
     slice_overhead_s: float = 0.0
@@ -305,11 +309,12 @@ class Protocol:
         empty_chunks: int = 0,
         call_bytes: float = math.inf,
         gathers: bool = False,
+        channels: int = 1,
     ) -> float:
         """Return the seconds of a call of *call_bytes* besides its transfers: its start, and the last copy out."""
         fill_s = min(float(size_bytes.max(initial=0.0)), self.fill_limit_bytes) / self.fill_rate_Bps
         started_s = self.start_s(empty_chunks) + self.threads_s(call_bytes) + self.exchange_s(gathers=gathers)
-        return started_s + fill_s + self.hand_over_s(hands_on=hands_on)
+        return started_s + fill_s + self.hand_over_s(hands_on=hands_on) + self.last_channel_s(channels)
 
     def start_s(self, empty_chunks: int = 0) -> float:
         """Return the base of a call of which so many chunks are empty."""
@@ -325,6 +330,10 @@ class Protocol:
     def exchange_s(self, *, gathers: bool) -> float:
         """Return for how long a call waits to be told where bytes land."""
         return self.exchange_overhead_s if self.zero_copy and gathers else 0.0
+
+    def last_channel_s(self, channels: int) -> float:
+        """Return for how long a call waits for the last of its channels, beyond what one alone takes."""
+        return self.last_channel_overhead_s * math.log2(max(channels, 1))
 
     def hand_over_s(self, *, hands_on: bool) -> float:
         """Return for how long a call in a row of calls waits for what its ranks hand on, if any does."""

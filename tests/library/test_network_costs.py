@@ -166,6 +166,34 @@ def test_two_chunks_of_a_tree_of_simple_pass_as_one_over_slingshot_alone(network
         assert usual != pytest.approx(other, rel=1e-3)
 
 
+class TestCopiesOfTheHost:
+    """Over Slingshot the host copies what lines of LL bring (fi_cxi(7), FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD)."""
+
+    def found(self, topology, threshold=None, **asked):
+        set_to = {} if threshold is None else {"FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD": str(threshold)}
+        asked = {"op": "all_reduce", "size": "512K", "ranks": 8, "library": "nccl-2.23"} | asked
+        return collsim.simulate(topology, environment={"NCCL_PROTO": "LL", "NCCL_ALGO": "Ring", **set_to}, **asked)
+
+    def test_hosts_of_grace_copy_as_fast_as_those_of_x86_with_a_threshold_above_what_they_copy(self):
+        usual, low, high = (self.found("alps", threshold) for threshold in (None, 4096, 2**24))
+        assert low.rows[0].time_s == usual.rows[0].time_s
+        assert any("changes nothing on this network" in text for text in low.warnings)
+        assert not any("FI_CXI" in text for text in high.warnings)
+        grace_Bps, x86_Bps = (
+            load_profile("auto", load_topology(name)).network.protocol("LL", "ring").host_rate_Bps
+            for name in ("alps", "polaris")
+        )
+        steps, payload = 2 * (8 - 1), 512 * 1024 / 8 / 4  # all adapters of a node send in every step of a ring
+        saved_s = steps * 2 * payload * (1 / grace_Bps - 1 / x86_Bps)  # lines: flags are half of what is on the wire
+        assert usual.rows[0].time_s - high.rows[0].time_s == pytest.approx(saved_s, rel=0.05)
+
+    def test_elsewhere_nothing_is_copied(self):
+        for topology in ("h100_rail", "alps"):
+            asked = {"ranks": 16} if topology == "h100_rail" else {"ranks": 4}
+            usual, high = (self.found(topology, threshold, **asked) for threshold in (None, 2**24))
+            assert high.rows[0].time_s == usual.rows[0].time_s
+
+
 class TestWhichConstants:
     def test_by_network_and_gpu(self):
         names = {

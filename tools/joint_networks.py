@@ -41,7 +41,9 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-JOINT = ("infiniband", "infiniband_a100", "slingshot", "slingshot_a100", "efa", "efa_a100", "efa_v1")
+JOINT = (
+    "infiniband", "infiniband_a100", "slingshot", "slingshot_a100", "slingshot_h100", "efa", "efa_a100", "efa_v1",
+)  # fmt: skip
 """Networks that are fitted together; that of A100 over EFA has no training log. Factors that those of one technology
 share were tried: with them rows of sites left out are no nearer."""
 NOISE = 0.05
@@ -110,14 +112,17 @@ KNOWN_SHARES = {"infiniband": (1.0, 1.001)}
 (NVIDIA/nccl issue 2409, NVIDIA/nccl-tests issue 265) and NCCL's tree 394 (NVIDIA/nccl issue 1357), no less than the 390
 that are taken as the payload rate. Rows long enough to show it have too many transfers for the fit; shorter ones make
 0.984 of it, with which those from 512 MiB on are 2 % too slow."""
-SAME_SHARE = {"efa_v1": "efa_a100"}
-"""Networks whose own logs are too small to tell a share, and which adapters of the same generation tell it."""
+SAME_SHARE = {"efa_v1": "efa_a100", "slingshot_h100": "slingshot"}
+"""Networks that no log long enough tells a share of, and which adapters of the same generation tell it: for Slingshot
+those in slots of PCIe 5, as of GH200."""
 NODE_SHARE, NODE_SHARE_SPREAD = 0.9, 1.01
 """What NVLS keeps of its rate in trees: from 1 GiB on, where only the waits for heads count beside it, the training log
 of p5 says 0.87 to 0.94. Smaller sizes, which wait for other things too, hardly move it."""
-HOST_RATE, HOST_SPREAD, COPYING = 1e9, 3.0, ("slingshot", "slingshot_a100")
-"""Rate at which the host copies messages of LL, and by what factor it may well differ (both assumed), and the networks
-whose provider has it copy them as it comes: libfabric's for Slingshot, fi_cxi(7)."""
+HOST_RATE, HOST_SPREAD = 1e9, 3.0
+"""Rate at which the host copies messages of LL, and by what factor it may well differ (both assumed)."""
+COPYING = {"slingshot": "slingshot", "slingshot_a100": "slingshot_a100", "slingshot_h100": "slingshot_a100"}
+"""Networks whose provider has the host copy them as it comes, libfabric's for Slingshot (fi_cxi(7)), and whose hosts
+tell how fast: Grace copies 0.6 GB/s, x86 at Polaris 3.3, at Kestrel about as much."""
 PARTS = ("nodes", "rates", "late steps", "chains", "node share", "host copies", "pooling")
 """Parts of the law that can be left out: factors of nodes, of rates of lines, by how much steps over EFA are late, the
 share of trees, what NVLS loses in trees, copies by the host, and all that networks have in common."""
@@ -196,7 +201,7 @@ class Law:
             told = family == "nvls" and "node share" not in self.without
             return [self._term("nvls.node_share", math.log(NODE_SHARE), NODE_SHARE_SPREAD, 0.0)] if told else []
         told = network in COPYING and proto == "LL" and "host copies" not in self.without
-        return [self._term(f"{network}.host_rate", math.log(HOST_RATE), HOST_SPREAD)] if told else []
+        return [self._term(f"{COPYING[network]}.host_rate", math.log(HOST_RATE), HOST_SPREAD)] if told else []
 
     def _late(self, network: str) -> list[str]:
         names = [self._term("efa.late", math.log(LATE_S), LATE_SPREAD)]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         load_profile,
         profile_for,
         profile_names,
+        with_copies,
         with_kernels,
         with_symmetric,
     )
@@ -46,6 +47,7 @@ __all__ = [
     "profile_names",
     "read_environment",
     "system_of",
+    "with_copies",
     "with_kernels",
     "with_symmetric",
 ]
@@ -56,7 +58,14 @@ HOME = {
     "environment": ("Environment", "read_environment"),
     "costs.channel_costs": ("Protocol",),
     "costs.profile": ("Profile", "Scatter", "band_of"),
-    "costs.profile_files": ("load_profile", "profile_for", "profile_names", "with_kernels", "with_symmetric"),
+    "costs.profile_files": (
+        "load_profile",
+        "profile_for",
+        "profile_names",
+        "with_copies",
+        "with_kernels",
+        "with_symmetric",
+    ),
     "system": ("Graph", "System", "system_of"),
     "library": ("DEFAULT_LIBRARY", "Library", "load_library"),
 }

@@ -42,7 +42,10 @@ ALIASES = {
     "RCCL_OVERRIDE_PROTO": "NCCL_PROTO",
 }
 
+COPY_THRESHOLD = "FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD"
+"""Of libfabric's provider for Slingshot: up to which size the host copies into the memory of a GPU by itself."""
 NUMBERS = (
+    COPY_THRESHOLD,
     "NCCL_ALLOC_P2P_NET_LL_BUFFERS",
     "NCCL_BUFFSIZE",
     "NCCL_CHUNK_SIZE",

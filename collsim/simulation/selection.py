@@ -22,6 +22,7 @@ from collsim.core.operations import Operation
 from collsim.fabric.bounds.lower import MOST_IN_TABLES
 from collsim.fabric.fabric import Fabric, Int
 from collsim.fabric.reduction_trees import TreePorts, plant
+from collsim.library.costs.network_costs import CHUNKS_TOGETHER
 from collsim.library.environment import BYTES
 from collsim.schedule import Schedule
 from collsim.simulation.heralds import PASSED_ON
@@ -250,22 +251,13 @@ def _carried_out(
     choice: Choice, request: ScheduleRequest, run: LoweredRun, question: Request, *, is_amd: bool
 ) -> tuple[Algorithm, ScheduleRequest, str]:
     """Return the algorithm of a choice of the library, the request as it splits it, and the protocol."""
-    messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
+    messages = choice.point_to_point
     picked = algorithm(request.op.name, choice.algo)
     costs = run.profile.protocol(question.proto or choice.proto, picked.family_for(request.op.name))
-    chunk_bytes = choice.chunk_bytes
-    if choice.proto == "LL" and messages is None:
-        # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass; over
-        # nodes adapters send whole chunks, and what is passed on inside a node says `collsim.simulation.heralds`.
-        by_chunk = request.spread.n_nodes > 1 and request.op.name in PASSED_ON
-        least = LL_PASS_BYTES if costs.cut_through and not by_chunk else chunk_bytes
-        chunk_bytes = max(least, -(-whole // MOST_PASSES)) if picked.pipelined else whole
-    if picked.by_levels:
-        chunk_bytes = max(request.size_bytes, 1)
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),
-        chunk_bytes=question.chunk_bytes or chunk_bytes,
+        chunk_bytes=question.chunk_bytes or _chunk_bytes(choice, picked, request, run, cut_through=costs.cut_through),
         slots=max(choice.slots // choice.slots_per_chunk, 1),
         share_bytes=() if question.channels else choice.shares_bytes,
         peer_channels=messages.channels_per_peer if messages else choice.peer_channels,
@@ -274,6 +266,26 @@ def _carried_out(
         peer_step_bytes=messages.step_bytes if messages else None,
     )
     return picked, asked, choice.proto
+
+
+def _chunk_bytes(
+    choice: Choice, picked: Algorithm, request: ScheduleRequest, run: LoweredRun, *, cut_through: bool
+) -> int:
+    """Return the bytes that wait for each other on every hop, for a choice whose chunks may pass otherwise."""
+    if picked.by_levels:
+        return max(request.size_bytes, 1)
+    over_nodes = request.spread.n_nodes > 1
+    if choice.proto == "LL" and choice.point_to_point is None:
+        # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass; over
+        # nodes adapters send whole chunks, and what is passed on inside a node says `collsim.simulation.heralds`.
+        whole = max(choice.shares_bytes, default=request.size_bytes)
+        by_chunk = over_nodes and request.op.name in PASSED_ON
+        least = LL_PASS_BYTES if cut_through and not by_chunk else choice.chunk_bytes
+        return max(least, -(-whole // MOST_PASSES)) if picked.pipelined else whole
+    if picked.name == "tree" and choice.proto == "Simple" and over_nodes and run.profile.network.families:
+        assert run.topology.cluster is not None
+        return choice.chunk_bytes * CHUNKS_TOGETHER.get(run.topology.cluster.spec.network, 1)
+    return choice.chunk_bytes
 
 
 def turns_sharp_on(question: Request) -> bool:

@@ -16,7 +16,8 @@ from collsim.core.errors import InputError
 from collsim.core.units import format_bandwidth, format_time
 from collsim.fabric.fabric import memory_need_Bps
 from collsim.library import Profile
-from collsim.library.environment import PEERS, TRANSPORTS, is_modelled, read_environment
+from collsim.library.costs.profile_files import with_copies
+from collsim.library.environment import COPY_THRESHOLD, PEERS, TRANSPORTS, is_modelled, read_environment
 from collsim.library.peers import peer_level
 from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.request.request import CHOICES, Request
@@ -111,9 +112,12 @@ def idle_variables(runs: Sequence[LoweredRun], question: Request, told_before: S
         known = any(f"{name}=" in warning for warning in told_before)
         if any(f"{name}={value}" in fact.source for run in runs for fact in run.topology.facts):
             continue  # it changes the path
-        if name in TRANSPORTS:
+        copied = name == COPY_THRESHOLD and any(_copies(run, value) for run in runs)
+        if name in TRANSPORTS or (name == COPY_THRESHOLD and not copied):
             where = "within one node" if runs[0].topology.cluster is None else "on this network"
             told.append(f"{name}={value} changes nothing {where}")
+            continue
+        if copied:
             continue
         if name in PEERS and peer_level(runs[0].topology, _ranks(runs), read_environment({name: value})) != peer_level(
             runs[0].topology, _ranks(runs), read_environment({})
@@ -122,6 +126,12 @@ def idle_variables(runs: Sequence[LoweredRun], question: Request, told_before: S
         if is_modelled(name) and not known and not _matters(runs, question, replace(question, environment=others)):
             told.append(f"{name}={value} changes nothing here: {question.library.name} chooses the same without it")
     return tuple(told)
+
+
+def _copies(run: LoweredRun, threshold: str) -> bool:
+    """Return True if hosts copy lines on the network of a run, and a threshold lets them do so by themselves."""
+    threshold_bytes = read_environment({COPY_THRESHOLD: threshold}).number(COPY_THRESHOLD, 0)
+    return run.topology.cluster is not None and with_copies(run.profile, threshold_bytes) is not run.profile
 
 
 def _ranks(runs: Sequence[LoweredRun]) -> list[int]:

@@ -18,6 +18,7 @@ from collsim.library import load_profile
 from collsim.library.costs.channel_costs import Protocol, Use
 from collsim.library.costs.network_costs import Steps
 from collsim.library.costs.profile import NetworkCosts, Scatter
+from collsim.library.costs.profile_files import network_for
 from collsim.simulation.arrivals import with_arrivals
 from collsim.topology import load_topology
 
@@ -151,6 +152,48 @@ def test_messages_over_nodes_pay_the_base_between_nodes_once():
     assert with_base - bare == pytest.approx(50e-6, rel=0.02)
 
 
+@pytest.mark.parametrize(("network", "together"), [("slingshot", 2), ("infiniband", 1)])
+def test_two_chunks_of_a_tree_of_simple_pass_as_one_over_slingshot_alone(network, together):
+    asked = {"op": "all_reduce", "size": "64M", "library": LIBRARY}
+    asked["environment"] = {"NCCL_ALGO": "Tree", "NCCL_PROTO": "Simple"}
+    nodes = cluster("dgx_a100", nodes=2, network=network)
+    for topology, chunks in ((nodes, together), ("dgx_a100", 1)):  # within a node they follow one another
+        usual, cut, other = (
+            collsim.simulate(topology, **asked, chunk=chunk).rows[0].time_s
+            for chunk in (None, chunks * 512 * 1024, (3 - chunks) * 512 * 1024)
+        )
+        assert usual == pytest.approx(cut, rel=1e-12)
+        assert usual != pytest.approx(other, rel=1e-3)
+
+
+class TestCopiesOfTheHost:
+    """Over Slingshot the host copies what lines of LL bring (fi_cxi(7), FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD)."""
+
+    def found(self, topology, threshold=None, **asked):
+        set_to = {} if threshold is None else {"FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD": str(threshold)}
+        asked = {"op": "all_reduce", "size": "512K", "ranks": 8, "library": "nccl-2.23"} | asked
+        return collsim.simulate(topology, environment={"NCCL_PROTO": "LL", "NCCL_ALGO": "Ring", **set_to}, **asked)
+
+    def test_hosts_of_grace_copy_as_fast_as_those_of_x86_with_a_threshold_above_what_they_copy(self):
+        usual, low, high = (self.found("alps", threshold) for threshold in (None, 4096, 2**24))
+        assert low.rows[0].time_s == usual.rows[0].time_s
+        assert any("changes nothing on this network" in text for text in low.warnings)
+        assert not any("FI_CXI" in text for text in high.warnings)
+        grace_Bps, x86_Bps = (
+            load_profile("auto", load_topology(name)).network.protocol("LL", "ring").host_rate_Bps
+            for name in ("alps", "polaris")
+        )
+        steps, payload = 2 * (8 - 1), 512 * 1024 / 8 / 4  # all adapters of a node send in every step of a ring
+        saved_s = steps * 2 * payload * (1 / grace_Bps - 1 / x86_Bps)  # lines: flags are half of what is on the wire
+        assert usual.rows[0].time_s - high.rows[0].time_s == pytest.approx(saved_s, rel=0.05)
+
+    def test_elsewhere_nothing_is_copied(self):
+        for topology in ("h100_rail", "alps"):
+            asked = {"ranks": 16} if topology == "h100_rail" else {"ranks": 4}
+            usual, high = (self.found(topology, threshold, **asked) for threshold in (None, 2**24))
+            assert high.rows[0].time_s == usual.rows[0].time_s
+
+
 class TestWhichConstants:
     def test_by_network_and_gpu(self):
         names = {
@@ -164,6 +207,15 @@ class TestWhichConstants:
         assert list(names.values()) == [
             "infiniband", "infiniband", "infiniband_a100", "efa", "efa_a100", "infiniband", "roce", "ultra_ethernet",
         ]  # fmt: skip
+
+    def test_h100_on_slingshot_has_adapters_as_gh200_and_hosts_as_a100(self):
+        gpus = "H100 SXM5", "GH200", "A100 SXM4"
+        found, grace, x86 = (network_for("slingshot", gpu, LIBRARY).families for gpu in gpus)
+        for family in ("ring", "chain"):
+            rates = [costs[family]["LL"].host_rate_Bps for costs in (found, grace, x86)]
+            assert rates[0] == rates[2] > rates[1]
+        shares = [costs["ring"]["Simple"].link_share for costs in (found, grace, x86)]
+        assert shares[0] == shares[1] > shares[2]
 
     def test_one_node_and_bare_wires_have_none_of_their_own(self):
         assert load_profile("hgx_h100").network == load_profile("default").network
@@ -235,7 +287,7 @@ class TestWhichConstants:
 
     def test_a_wide_interval_says_why(self):
         asked = {"op": "all_reduce", "size": ["1M", "1G"], "library": LIBRARY}
-        wide, narrow = collsim.simulate(cluster(nodes=16), **asked).rows
+        wide, narrow = collsim.simulate(cluster(nodes=32), **asked).rows
         assert "sites differ" in wide.wide_because
         assert "logs have at most 10 nodes" in wide.wide_because
         assert narrow.wide_because == ""

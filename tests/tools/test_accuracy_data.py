@@ -106,7 +106,7 @@ def test_rows_are_well_formed(system, modules):
         assert row["dtype"] in DTYPES, row
         assert row["launch"] in ("stream", "graph", "registered")
         assert re.fullmatch(r"(nccl|rccl)(-\d+(\.\d+)+)?", row["library"]), row
-        assert re.fullmatch(r"((NCCL|RCCL)_\w+=\w+( (NCCL|RCCL)_\w+=\w+)*)?", row["env"]), row
+        assert re.fullmatch(r"((NCCL|RCCL|FI)_\w+=\w+( (NCCL|RCCL|FI)_\w+=\w+)*)?", row["env"]), row
         assert row["flag"] in ("", "spike")
         assert 2 <= int(row["ranks"]) <= topology.n_gpus
         assert int(row["size_bytes"]) > 0

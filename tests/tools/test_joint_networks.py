@@ -92,6 +92,12 @@ def test_hosts_copy_lines_of_ll_over_slingshot_alone(joint):
         assert math.isfinite(law.costs(network, "ring", proto, logs).host_rate_Bps) == copied
 
 
+def test_hosts_of_one_kind_copy_at_one_rate(joint):
+    law, logs = law_with(joint, slingshot_a100__host_rate=2.0)
+    for network, factor in (("slingshot", 1), ("slingshot_a100", 2), ("slingshot_h100", 2)):
+        assert law.costs(network, "ring", "LL", logs).host_rate_Bps == pytest.approx(factor * joint.HOST_RATE)
+
+
 def test_the_channel_rate_of_nvls_is_no_part_of_the_fit(joint):
     law, _ = law_with(joint)
     assert not any("nvls" in name and "rate" in name for name in law.terms)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collsim.library.costs.channel_costs import LEAST_S, Protocol, Use, soft_max, soft_min
 
-__all__ = ["Steps", "steps_of", "windowed_Bps"]
+__all__ = ["CHUNKS_TOGETHER", "EAGER_BYTES", "Steps", "steps_of", "windowed_Bps"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -27,6 +27,11 @@ to 16 MiB pass twice to three times as fast)."""
 EAGER_BYTES = 16384
 """What of a message leaves before its receiver answers, so that the host copies it; the adapter of the receiver reads
 the rest itself (fi_cxi(7), FI_CXI_RDZV_GET_MIN; FI_CXI_RDZV_THRESHOLD as it comes, libfabric prov/cxi)."""
+CHUNKS_TOGETHER = {"slingshot": 2}
+"""By network: so many chunks of a tree of Simple pass all of its hops, also those inside a node, as if they were one.
+Measured, why is not known: over libfabric's provider for Slingshot the second chunk of a channel takes as long as the
+first did on its whole way, on 2, 4 and 8 nodes of Alps and on 2 of Polaris alike, with NCCL 2.18 and 2.23 and two
+plug-ins; later ones follow as fast as adapters carry them. Trees of LL128 over InfiniBand and EFA do not show it."""
 SHARPNESS = 3
 """Exponent of the `soft_max` of an overhead and what other channels send meanwhile: 2 to 4 fit H100 logs alike."""
 

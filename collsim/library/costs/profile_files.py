@@ -8,6 +8,7 @@ the others are called after the system that they were fitted to, or derived for.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError
 from collsim.core.input_files import beside, read_input
+from collsim.library.costs.network_costs import EAGER_BYTES
 from collsim.library.costs.profile import NetworkCosts, Profile
 from collsim.library.costs.profile_reader import SCHEMA, read_profile
 from collsim.topology.files.reader import MAX_FILE_BYTES, read_document
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from collsim.library.library import Library
     from collsim.topology import Topology
 
-__all__ = ["load_profile", "profile_for", "profile_names", "with_kernels", "with_symmetric"]
+__all__ = ["load_profile", "profile_for", "profile_names", "with_copies", "with_kernels", "with_symmetric"]
 
 FOLDER = Path(__file__).parent / "profiles"
 NETWORKS = FOLDER / "networks"
@@ -188,6 +190,27 @@ def _with_lines_of(donor: NetworkCosts, network: NetworkCosts, library: str) -> 
             families.setdefault(family, {})[proto] = replace(costs[proto], link_share=share)
     title = f"{network.title}; LL and LL128 as {_family(library).upper()} has them on {donor.name}"
     return replace(network, title=title, families=families)
+
+
+def with_copies(profile: Profile, threshold_bytes: int) -> Profile:
+    """Return a profile as hosts on Slingshot copy messages of lines with that FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD.
+
+    Up to the threshold a host stores into the GPU's memory by itself (fi_cxi(7)). With one that all it copies stay
+    below, hosts of Grace, which otherwise have CUDA copy, are taken to be as fast as those of x86 are as they come.
+    """
+    lines = profile.network.protocol("LL", "ring")
+    if threshold_bytes < EAGER_BYTES or lines is None or math.isinf(lines.host_rate_Bps):
+        return profile
+    x86 = network_for(profile.network.networks[0], "A100", "nccl")
+    assert x86 is not None
+    fast_Bps = max(x86.families["ring"]["LL"].host_rate_Bps, lines.host_rate_Bps)
+    families = {
+        family: {name: replace(costs, host_rate_Bps=fast_Bps) if name == "LL" else costs for name, costs in its.items()}
+        for family, its in profile.network.families.items()
+    }
+    network = replace(profile.network, families=families)
+    launches = {launch: replace(one, network=network) for launch, one in profile.launches.items()}
+    return replace(profile, network=network, launches=launches)
 
 
 def with_kernels(profile: Profile, library: Library, topology: Topology) -> Profile:

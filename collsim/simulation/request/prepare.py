@@ -84,6 +84,8 @@ def prepare(
         faults.attempt(threads_on, whole, question.gpus_per_thread)
     topology = None if whole is None else faults.attempt(_damaged, whole, fail, degrade)
     constants = faults.attempt(load_profile, profile, topology)
+    if constants is not None and question is not None and question.environment:
+        constants = _as_set(constants, question.environment)
     groups = None
     if there := topology or whole or _on_usual_fabric(topo, overrides, scale_out):
         checkable = question if topology and question else replace(question or ask("all_reduce"), load=())
@@ -96,6 +98,15 @@ def prepare(
     assert question is not None
     assert groups is not None
     return Prepared(topology, constants, question, groups)
+
+
+def _as_set(constants: Profile, variables: Mapping[str, str]) -> Profile:
+    """Return the constants with what *variables* of the environment change of them."""
+    from collsim.library import read_environment, with_copies
+    from collsim.library.environment import COPY_THRESHOLD
+
+    threshold_bytes = read_environment(variables).number(COPY_THRESHOLD, 0)
+    return with_copies(constants, threshold_bytes) if threshold_bytes else constants
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ and links of a class carry what they carry on average.
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ MOST_EXACT = 200_000
 """Of so many transfers of classes the engine takes a second or two (chosen)."""
 TIMES_WHOLE = 2
 """So many times as many are simulated if they are all that a pipeline has: to go on at a pace was up to 5 % off."""
+LEAST_CHUNKS = 48
+"""Fewer equal chunks in a row than these do not show at which pace more follow (chosen)."""
 MOST_NEAR = 120_000
 """The same of classes that are only nearly alike, of which there are as many as one likes: enough to tell hops apart by
 what is two waits away where one was 39 % off (docs/scale.md, "Nearly alike")."""
@@ -77,10 +80,14 @@ def classes_of(rows: Rows, run: LoweredRun, times: int = 1) -> Classes:
     """
     of_rings = rows.programs[0].adds is not None  # of others chunks can be cut
     most = {None: times * MOST_EXACT, 1: (TIMES_ONE_WAIT if of_rings else 1) * MOST_NEAR}
-    for rounds in (None, *range(MOST_ROUNDS, -1, -1)):
-        if _transfers(_parted(rows, run, rounds)[2], rows) <= most.get(rounds, MOST_NEAR):
-            break
-    return _told_apart(rows, run, rounds)
+
+    def fit(rounds: int | None) -> bool:
+        return _transfers(_parted(rows, run, rounds).first, rows) <= most.get(rounds, MOST_NEAR)
+
+    if fit(None):
+        return _told_apart(rows, run, None)
+    by_waits = takewhile(fit, range(1, MOST_ROUNDS + 1))  # what is told apart stays so: beyond too many are more
+    return _told_apart(rows, run, max(by_waits, default=0))
 
 
 def coarser(rows: Rows, run: LoweredRun, classes: Classes) -> Classes | None:
@@ -88,12 +95,26 @@ def coarser(rows: Rows, run: LoweredRun, classes: Classes) -> Classes | None:
     return _told_apart(rows, run, classes.rounds - 1) if classes.rounds else None
 
 
-def _parted(rows: Rows, run: LoweredRun, rounds: int | None) -> tuple[Int32, Int32, Int]:
-    """Return the classes of rows and of links by so many waits, and the first of each of rows."""
+class _Parted(NamedTuple):
+    """Classes of rows and of links."""
+
+    of_row: Int32
+    of_link: Int32
+    first: Int
+    """The first of each of rows."""
+    most: int
+    """Beyond so many of rows they are told apart no further."""
+
+
+def _parted(rows: Rows, run: LoweredRun, rounds: int | None) -> _Parted:
+    """Return the classes by so many waits; exact ones only as far as their chunks, or a few, can be simulated."""
     told, parted, _, kept = _known(rows, run)
-    if rounds not in parted:
-        of_row, of_link = alike_hops(told, rounds, MOST_EXACT, kept)
-        parted[rounds] = of_row.astype(np.int32), of_link.astype(np.int32), firsts(of_row)
+    most = len(rows.hop)
+    if rounds is None:
+        most = min(most, TIMES_WHOLE * MOST_EXACT // max(int(min(rows.pipes.n_chunks.min(), LEAST_CHUNKS)), 1))
+    if rounds not in parted or parted[rounds].most < len(parted[rounds].first) <= most:
+        of_row, of_link = alike_hops(told, rounds, most, kept)
+        parted[rounds] = _Parted(of_row.astype(np.int32), of_link.astype(np.int32), firsts(of_row), most)
         if rounds:  # colours that nobody asks for again; those of no round say which links are of a kind
             kept.pop(rounds, None)
     return parted[rounds]
@@ -103,7 +124,7 @@ class _Known(NamedTuple):
     """What was found for rows."""
 
     told: Hops
-    parted: dict[int | None, tuple[Int32, Int32, Int]]
+    parted: dict[int | None, _Parted]
     known: dict[tuple[int | None, bool], Classes]
     """By so many waits; True: of links by what they carry only."""
     kept: dict[int, Any]
@@ -164,16 +185,17 @@ def _nearly_alike(told: Hops, kind: Int) -> Int:
 
 def fits_whole(rows: Rows, run: LoweredRun) -> bool:
     """Return True if all chunks can be simulated although classes that are exactly alike have rather many."""
-    return _transfers(_parted(rows, run, None)[2], rows) <= TIMES_WHOLE * MOST_EXACT
+    return _transfers(_parted(rows, run, None).first, rows) <= TIMES_WHOLE * MOST_EXACT
 
 
 def chunks_that_fit(rows: Rows, run: LoweredRun, rounds: int | None) -> int:
-    """Return of how many equal chunks in a row all hops can be simulated if they are told apart by so many waits.
+    """Return of how many equal chunks in a row all hops can be simulated if they are told apart by so many waits; 0 if
+    of fewer than `LEAST_CHUNKS`.
 
     Chunks follow each other at a pace that is theirs after some, while hops that are only nearly alike hide which link
     is busiest. Each run of equal chunks counts, also the last one that is shorter.
     """
-    hops = np.bincount(rows.pipe[_parted(rows, run, rounds)[2]], minlength=len(rows.programs))
+    hops = np.bincount(rows.pipe[_parted(rows, run, rounds).first], minlength=len(rows.programs))
     lengths = [runs_of(each.size_bytes, each.adds)[1] for each in rows.programs]
 
     def transfers(most: int) -> int:
@@ -181,7 +203,8 @@ def chunks_that_fit(rows: Rows, run: LoweredRun, rounds: int | None) -> int:
 
     longest = max((int(each.max(initial=0)) for each in lengths), default=0)
     fitting = MOST_EXACT if rounds is None else MOST_NEAR
-    return bisect_right(range(longest + 1), fitting, key=transfers) - 1
+    found = bisect_right(range(longest + 1), fitting, key=transfers) - 1
+    return found if found >= LEAST_CHUNKS else 0
 
 
 def _transfers(first: Int, rows: Rows) -> int:

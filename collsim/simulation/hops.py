@@ -75,7 +75,7 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
         classes = classes_of(rows, run, TIMES_WHOLE)
     elif classes.near and isinstance(merged, Pipelines):
         for rounds in (None, 1) if classes.rounds == 0 else (None,):
-            if (most := chunks_that_fit(rows, run, rounds)) >= MOST_CHUNKS:
+            if most := chunks_that_fit(rows, run, rounds):
                 rows = rows_of(schedule, pipes, ways, [cut(each.size_bytes, None, most) for each in programs])
                 classes = classes_of(rows, run)
                 break

@@ -422,6 +422,8 @@ def _solved(
 ) -> tuple[Problem, Solution]:
     """Return the problem that the engine was given and its solution."""
     problem = problem_of(lowered, run, costs, network)
+    if engine == "auto" and lowered.carried is not None:
+        engine = "plain"  # classes of classes there are none
     try:
         return problem, solve(problem, engine=engine)
     except EngineDeadlock as stuck:

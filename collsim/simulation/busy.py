@@ -44,7 +44,7 @@ class _Met(NamedTuple):
     def table(self, n_chunks: Int, n_steps: int) -> Float:
         """Return float64[n_lines, n_steps]: the sum of the weights on each line while their hops are busy."""
         size, at = self.n_lines * n_steps, self.line * n_steps + self.begin
-        table = np.bincount(at, self.weight, size)
+        table: Float = np.bincount(at, self.weight, size).astype(np.float64, copy=False)
         table -= np.bincount(at + n_chunks[self.pipe], self.weight, size)
         by_step = table.reshape(self.n_lines, n_steps)
         return np.cumsum(by_step, axis=1, out=by_step)

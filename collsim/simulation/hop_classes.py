@@ -19,7 +19,8 @@ from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool
 from collsim.simulation.busy import Busy
 from collsim.simulation.hop_rows import HopWays, Rows, runs_of
-from collsim.simulation.lowering import LoweredRun, end_rates_Bps, joined
+from collsim.simulation.lowering import end_rates_Bps, joined
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["TIMES_WHOLE", "Classes", "chunks_that_fit", "classes_of", "coarser", "fits_whole"]
 

@@ -22,7 +22,8 @@ from collsim.schedule import Circle, Circles, Pipelines, Schedule, Transfers
 from collsim.simulation.busy import Written
 from collsim.simulation.hop_classes import TIMES_WHOLE, Classes, chunks_that_fit, classes_of, coarser, fits_whole
 from collsim.simulation.hop_rows import Rows, cut, hops_of, programs_of, rows_of
-from collsim.simulation.lowering import Cut, Doubt, Lowered, LoweredRun, lower
+from collsim.simulation.lowering import Cut, Doubt, Lowered, lower
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["laid"]
 

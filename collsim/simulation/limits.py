@@ -36,8 +36,9 @@ from collsim.simulation.demand import (
     stores_of,
     work_of,
 )
-from collsim.simulation.lowering import Lowered, LoweredRun
+from collsim.simulation.lowering import Lowered
 from collsim.simulation.result import Limit
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["Chain", "Parts", "all_rows", "busy", "chain_parts", "hide_wires", "limits_of"]
 

@@ -26,7 +26,8 @@ from collsim.library.costs.channel_costs import Bool, Use
 from collsim.schedule import Chunks, Schedule, Transfers
 from collsim.schedule.message_parts import BATCH
 from collsim.simulation.idle_links import without_idle
-from collsim.simulation.lowering import Lowered, LoweredRun, Taken, lower, steps_on, use_of, ways_of
+from collsim.simulation.lowering import Lowered, Taken, lower, steps_on, use_of, ways_of
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["Few", "few_messages"]
 

@@ -24,7 +24,6 @@ from collsim.simulation.concurrent import Party
 from collsim.simulation.draws import refuse_unhashed
 from collsim.simulation.idle_settings import idle_settings
 from collsim.simulation.intervals import nodes_measured
-from collsim.simulation.lowering import prepare as run_of
 from collsim.simulation.parties import answerable, free_share_of
 from collsim.simulation.plans import Told
 from collsim.simulation.provenance import (
@@ -52,6 +51,7 @@ from collsim.simulation.request.prepare import Prepared, prepare
 from collsim.simulation.request.request import CHOICES
 from collsim.simulation.result import Result, Row
 from collsim.simulation.rows import tables_of
+from collsim.simulation.runs import prepare as run_of
 from collsim.simulation.same_without import same_without
 from collsim.simulation.selection import built, no_sharp, request_of
 from collsim.simulation.what_ifs import effects_of_changes, idle_variables

@@ -51,10 +51,11 @@ from collsim.simulation.demand import (
 from collsim.simulation.heralds import heralded, passes_lines, tells_of, without_heralds
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
-from collsim.simulation.lowering import Lowered, LoweredRun
+from collsim.simulation.lowering import Lowered
 from collsim.simulation.memories import with_memories
 from collsim.simulation.request.tolerance import percent
 from collsim.simulation.result import Limit
+from collsim.simulation.runs import LoweredRun
 
 if TYPE_CHECKING:
     from collsim.simulation.link_bytes import Spans

@@ -15,7 +15,8 @@ from collsim.library import load_profile
 from collsim.library.costs.hosts import USUAL_CALLS
 from collsim.simulation.calls_in_a_row import busiest
 from collsim.simulation.heralds import passes_lines
-from collsim.simulation.lowering import lower, prepare
+from collsim.simulation.lowering import lower
+from collsim.simulation.runs import prepare
 from collsim.simulation.timing import kernel_costs, problem_of
 from collsim.topology import load_topology
 

@@ -25,6 +25,8 @@ saves."""
 
 KEPT_ROUNDS = 5
 """What so many rounds tell apart is kept where it is asked for: callers try no more."""
+AT_ONCE = 1 << 18
+"""So many numbers are turned to codes in one go, so that what is needed for it stays small."""
 SMALL_TABLE = 1 << 15
 """So many colours are numbered in a table that stays in the cache of the processor."""
 
@@ -82,8 +84,10 @@ def codes_of(*columns: NDArray[Any]) -> Codes:
 
     codes = np.zeros(len(columns[0]), dtype=np.uint64)
     for values in columns:
-        plain = values + 0.0 if values.dtype.kind == "f" else values.astype(np.uint64)
-        hashed(plain.view(np.uint64), codes)
+        for begin in range(0, len(values), AT_ONCE):
+            part = values[begin : begin + AT_ONCE]
+            plain = part + 0.0 if part.dtype.kind == "f" else part.astype(np.uint64)
+            hashed(plain.view(np.uint64), codes[begin : begin + AT_ONCE])
     return codes
 
 
@@ -168,7 +172,8 @@ def alike_hops(
     done = max(each for each in kept if rounds is None or each <= rounds)
     colour, link_colour = (column.copy() for column in kept[done])
     route_sum, link_sum = np.empty(len(hops.route_ptr) - 1, dtype=np.uint64), np.empty_like(link_colour)
-    weight = codes_of(hops.route_weight) | np.uint64(1)
+    weight = codes_of(hops.route_weight)
+    weight |= np.uint64(1)
     found = 0
     while rounds is None or done < rounds:
         refine_lagged(

@@ -134,13 +134,14 @@ class Busy:
         classes = np.flatnonzero(hops.ways.across[own])
         ptr, entry = entries_of(run.trunks.ptr, number[classes])
         links, line = distinct(run.trunks.link[entry])
-        line_of = np.full(len(run.trunk_capacity_Bps), -1, dtype=np.int64)
+        line_of = np.full(len(run.trunk_capacity_Bps), -1, dtype=np.int32)
         line_of[links] = np.arange(len(links))
         touched = np.zeros(len(run.trunks.latency_s), dtype=np.bool_)
-        touched[np.repeat(np.arange(len(touched)), np.diff(run.trunks.ptr))[line_of[run.trunks.link] >= 0]] = True
+        crossing = np.flatnonzero(line_of[run.trunks.link] >= 0)
+        touched[np.searchsorted(run.trunks.ptr, crossing, side="right") - 1] = True
         out = np.flatnonzero((hops.ways.across & touched[hops.ways.number])[rows.hop])
         on_ptr, on_entry = entries_of(run.trunks.ptr, hops.ways.number[rows.hop[out]])
-        on = line_of[run.trunks.link[on_entry]]
+        on = line_of[run.trunks.link[on_entry]].astype(np.int64)
         met = np.flatnonzero(on >= 0)
         row = np.repeat(out, np.diff(on_ptr))[met]
         found = self._met(len(links), on[met], row, run.trunks.weight[on_entry[met]])

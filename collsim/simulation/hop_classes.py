@@ -216,13 +216,12 @@ def _transfers(first: Int, rows: Rows) -> int:
 def _told(rows: Rows) -> Hops:
     """Return what tells rows apart: the senders and receivers that they have in common are links too."""
     pipes, hops = rows.pipes, rows.hops
-    run, trunks = hops.run, hops.run.trunks
+    run = hops.run
     lowest = int(min(hops.src.min(), hops.dst.min()))
     n_ends, n_links = int(max(hops.src.max(), hops.dst.max())) - lowest + 1, len(run.trunk_capacity_Bps)
-    used, place = distinct(hops.ways.number)
+    taken, used, place = _used_routes(hops)
     first = np.empty(len(used), dtype=np.int64)
     first[place[::-1]] = np.arange(len(place))[::-1]
-    taken = trunks.take(used, np.ones(len(used)))
     owner = np.repeat(np.arange(len(used)), np.diff(taken.ptr))
     ends = [n_links + hops.src[first] - lowest, n_links + n_ends + hops.dst[first] - lowest]
     codes = [np.full(len(used), 2.0), np.full(len(used), 3.0)]
@@ -234,12 +233,12 @@ def _told(rows: Rows) -> Hops:
         ends += [n_links + extra + part for part in np.split(number, 2)]  # what goes there, and what comes back
         codes += [np.full(len(used), code) for code in (4.0, 5.0)]
         extra += len(pairs)
+    del owner
     ptr = taken.ptr + len(ends) * np.arange(len(used) + 1)
-    link, weight = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1])
-    entry = np.arange(len(owner)) + len(ends) * owner
-    link[entry], weight[entry] = taken.link, taken.weight
-    for before, (end, code) in enumerate(zip(ends, codes, strict=True)):
-        link[ptr[1:] - len(ends) + before], weight[ptr[1:] - len(ends) + before] = end, code
+    link, weight, real = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1]), np.ones(ptr[-1], dtype=np.bool_)
+    for before, (end, code) in enumerate(zip(ends, codes, strict=True), -len(ends)):
+        link[ptr[1:] + before], weight[ptr[1:] + before], real[ptr[1:] + before] = end, code, False
+    link[real], weight[real] = taken.link, taken.weight
     profile = codes_of(*(column.astype(np.float64) for column in (rows.profile, pipes.lanes, pipes.copies)))
     wait_ptr, wait, lag = _waits(rows)
     return Hops(
@@ -256,6 +255,12 @@ def _told(rows: Rows) -> Hops:
             for column in (run.trunk_capacity_Bps, *sole)
         ),
     )
+
+
+def _used_routes(hops: HopWays) -> tuple[Routes, Int, Int]:
+    """Return the trunks of the routes that hops take, which these are, and which of them each hop takes."""
+    used, place = distinct(hops.ways.number)
+    return hops.run.trunks.take(used, np.ones(len(used))), used, place
 
 
 def _own(hops: HopWays) -> np.ndarray:
@@ -300,14 +305,14 @@ def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, rounds: int |
     of_link = of_link[:n_links]
     n_classes, n_kinds = len(first), int(of_link.max(initial=0)) + 1
     members = np.bincount(of_link, minlength=n_kinds)
-    routes = _real(told, n_links, of_link)
-    kind = _kinds_of_routes(routes)
+    routes = _used_routes(hops)[0]
+    kind = _kinds_of_routes(routes, of_link)
     stands = firsts(kind)
     pair, _ = numbers(codes_of(of_row, kind[told.route]))
     some = firsts(pair)
     owner, route, count = of_row[some], stands[kind[told.route[some]]], np.bincount(pair)
     ptr, entry = entries_of(routes.ptr, route)
-    key = np.repeat(owner, np.diff(ptr)) * n_kinds + routes.link[entry]
+    key = np.repeat(owner, np.diff(ptr)) * n_kinds + of_link[routes.link[entry]]
     cell, place = np.unique(key, return_inverse=True)
     taken = routes.weight[entry] * np.repeat(count, np.diff(ptr))
     weight = np.bincount(place, taken, len(cell)).astype(np.float64) / members[cell % n_kinds]
@@ -328,23 +333,9 @@ def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, rounds: int |
     )  # fmt: skip
 
 
-class _OfKinds(NamedTuple):
-    """What routes take of links of each kind, in CSR."""
-
-    ptr: Int
-    link: Int
-    weight: Float
-
-
-def _real(told: Hops, n_links: int, of_link: Int) -> _OfKinds:
-    """Return what routes take of kinds of links of the fabric."""
-    real = told.route_link < n_links
-    before = pointers(real.astype(np.int64))
-    return _OfKinds(before[told.route_ptr], of_link[told.route_link[real]], told.route_weight[real])
-
-
-def _kinds_of_routes(routes: _OfKinds) -> Int:
+def _kinds_of_routes(routes: Routes, of_link: Int) -> Int:
     """Return int64[n_routes]: equal numbers for routes that take the same of the same kinds of links."""
-    code = np.concatenate([np.zeros(1, dtype=np.uint64), codes_of(routes.link, routes.weight)])
-    np.cumsum(code, out=code)  # sums wrap round, differences wrap back
-    return numbers(codes_of(code[routes.ptr[1:]] - code[routes.ptr[:-1]]))[0]
+    total = np.cumsum(codes_of(of_link[routes.link], routes.weight))  # sums wrap round, differences wrap back
+    upto = np.zeros(len(routes.ptr), dtype=np.uint64)
+    upto[routes.ptr > 0] = total[routes.ptr[routes.ptr > 0] - 1]
+    return numbers(codes_of(np.diff(upto)))[0]

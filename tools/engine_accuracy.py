@@ -29,9 +29,10 @@ from split import assigned
 from collsim.library.costs.channel_costs import PEER_FAMILIES, Protocol
 from collsim.library.costs.profile import band_of
 from collsim.library.costs.profile_reader import PROTOCOL_FIGURES
-from collsim.simulation.lowering import Lowered, LoweredRun, lower
-from collsim.simulation.lowering import prepare as run_of
+from collsim.simulation.lowering import Lowered, lower
 from collsim.simulation.request.prepare import prepare
+from collsim.simulation.runs import LoweredRun
+from collsim.simulation.runs import prepare as run_of
 from collsim.simulation.selection import built, library_choice, request_of
 from collsim.simulation.simulate import simulate
 from collsim.simulation.timing import call_time_s, device_time_s

@@ -15,7 +15,8 @@ from collsim.library import Profile
 from collsim.library.costs.channel_costs import Protocol
 from collsim.library.costs.hosts import around_s, as_usual_s
 from collsim.library.costs.profile import REPLAYS
-from collsim.simulation.lowering import Lowered, LoweredRun, as_seen, lower, prepare
+from collsim.simulation.lowering import Lowered, lower
+from collsim.simulation.runs import LoweredRun, as_seen, prepare
 from collsim.simulation.timing import device_time_s, kernel_costs
 from collsim.topology import Topology
 

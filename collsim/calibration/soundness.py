@@ -18,7 +18,7 @@ from collsim.core.errors import CollsimError
 from collsim.core.operations import dtype_bytes, operation
 from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import Profile
-from collsim.simulation.lowering import LoweredRun, prepare
+from collsim.simulation.runs import LoweredRun, prepare
 from collsim.topology import Topology
 
 __all__ = ["sound_rows"]

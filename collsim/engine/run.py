@@ -14,7 +14,7 @@ from collsim.engine.problem import (
     not_too_soon,
     perturbed_share,
 )
-from collsim.engine.reference import Trace, WorkLimitReached, solve_reference
+from collsim.engine.reference import EARLY, Trace, WorkLimitReached, solve_reference
 from collsim.engine.unhindered import unhindered
 
 if TYPE_CHECKING:
@@ -94,8 +94,10 @@ def solve(
     if engine == "auto" and _may_be_few(p) and (found := _from_few(p)):
         return found
     if engine != "kernel" and len(p.route) <= REFERENCE_TRANSFERS:
+        if found := _from_alone(p):
+            return found
         try:
-            return _from_alone(p) or _from_trace(p, solve_reference(p, work_limit=REFERENCE_WORK))
+            return _from_trace(p, _in_python(p))
         except WorkLimitReached:
             pass
     if engine == "auto" and len(p.route) >= REDUCED_TRANSFERS and (found := _from_classes(p, tolerance, ledger)):
@@ -115,8 +117,7 @@ def _from_classes(p: Problem, tolerance: float | None, ledger: bool) -> Solution
 
 def _may_be_few(p: Problem) -> bool:
     """Return True if a look for few classes costs little beside the problem: it has many hops, though not too many."""
-    n_hops = int(np.diff(p.route_ptr)[p.route].sum())
-    return n_hops >= FEW_CLASSES_FROM and len(p.route) < REDUCED_TRANSFERS
+    return len(p.route) < REDUCED_TRANSFERS and int(np.diff(p.route_ptr)[p.route].sum()) >= FEW_CLASSES_FROM
 
 
 def _from_few(p: Problem) -> Solution | None:
@@ -127,7 +128,7 @@ def _from_few(p: Problem) -> Solution | None:
     if quotient is None:
         return None
     try:
-        trace = solve_reference(quotient.problem, work_limit=REFERENCE_WORK)
+        trace = _in_python(quotient.problem)
     except WorkLimitReached:
         return None
     return None if None in trace.finish_s else _of_all(p, quotient, _from_trace(quotient.problem, trace))
@@ -152,6 +153,16 @@ def _from_alone(p: Problem) -> Solution | None:
     """Solve for transfers of which none is in another's way; None if some are."""
     times = unhindered(p)
     return times and Solution(*times, "reference", 1, p.size_bytes, len(p.route))
+
+
+def _in_python(p: Problem) -> Trace:
+    """Solve a problem in Python if that is soon done; raise `WorkLimitReached` if it is not.
+
+    Every flow is looked at on all its links when it begins, so that of some it is known before they are laid out.
+    """
+    if np.diff(p.route_ptr)[p.route[p.size_bytes > 0]].sum() > REFERENCE_WORK * (1 + EARLY):
+        raise WorkLimitReached
+    return solve_reference(p, work_limit=REFERENCE_WORK)
 
 
 def _from_trace(p: Problem, trace: Trace) -> Solution:

@@ -25,6 +25,8 @@ saves."""
 
 KEPT_ROUNDS = 5
 """What so many rounds tell apart is kept where it is asked for: callers try no more."""
+AT_ONCE = 1 << 18
+"""So many numbers are turned to codes in one go, so that what is needed for it stays small."""
 SMALL_TABLE = 1 << 15
 """So many colours are numbered in a table that stays in the cache of the processor."""
 
@@ -82,8 +84,10 @@ def codes_of(*columns: NDArray[Any]) -> Codes:
 
     codes = np.zeros(len(columns[0]), dtype=np.uint64)
     for values in columns:
-        plain = values + 0.0 if values.dtype.kind == "f" else values.astype(np.uint64)
-        hashed(plain.view(np.uint64), codes)
+        for begin in range(0, len(values), AT_ONCE):
+            part = values[begin : begin + AT_ONCE]
+            plain = part + 0.0 if part.dtype.kind == "f" else part.astype(np.uint64)
+            hashed(plain.view(np.uint64), codes[begin : begin + AT_ONCE])
     return codes
 
 
@@ -157,30 +161,30 @@ def alike_hops(
 
     Members of a class have to behave alike chunk by chunk, by the same induction as transfers. With *rounds*, they are
     only told apart by what is so many waits or shared links away. Beyond *most* classes of hops, which are then too
-    many to be of use, they are told apart no further. What is *kept*, by its keys, is what the first rounds tell apart,
+    many to be of use, they are told apart no further. What is *kept*, by its keys, is what so many rounds tell apart,
     so that these need not be gone through again.
     """
     from collsim.engine.refinement import refine_lagged
 
-    if kept is not None and rounds in kept:
-        colour, link_colour = kept[rounds]
-        return numbers(colour)[0], numbers(link_colour)[0]
-    own, link_colour = hops.own, codes_of(*hops.link)
-    colour = own.copy()
-    n_routes = len(hops.route_ptr) - 1
-    route_sum, link_sum = np.empty(n_routes, dtype=np.uint64), np.empty(len(link_colour), dtype=np.uint64)
-    weight = codes_of(hops.route_weight) | np.uint64(1)
-    found, done = 0, 0
+    kept = {} if kept is None else kept
+    if not kept:
+        kept[0] = hops.own, codes_of(*hops.link)
+    done = max(each for each in kept if rounds is None or each <= rounds)
+    colour, link_colour = (column.copy() for column in kept[done])
+    route_sum, link_sum = np.empty(len(hops.route_ptr) - 1, dtype=np.uint64), np.empty_like(link_colour)
+    weight = codes_of(hops.route_weight)
+    weight |= np.uint64(1)
+    found = 0
     while rounds is None or done < rounds:
-        if kept is not None and done < KEPT_ROUNDS:
-            kept[done] = colour.copy(), link_colour.copy()
         refine_lagged(
-            hops.route_ptr, hops.route_link, weight, hops.route, own, hops.wait_ptr, hops.wait, hops.lag, colour,
+            hops.route_ptr, hops.route_link, weight, hops.route, hops.own, hops.wait_ptr, hops.wait, hops.lag, colour,
             colour.copy(), link_colour, route_sum, link_sum,
         )  # fmt: skip
         done += 1
+        of_hops = few_numbers(colour, len(colour) if most is None else most) if rounds is None else None
+        if done < KEPT_ROUNDS or (rounds is None and of_hops is None):
+            kept[done] = colour.copy(), link_colour.copy()
         if rounds is None:
-            of_hops = few_numbers(colour, len(colour) if most is None else most)
             if of_hops is None or (now := of_hops[1] + numbers(link_colour)[1]) == found:
                 break
             found = now

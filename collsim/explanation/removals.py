@@ -16,7 +16,7 @@ import numpy as np
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import FAMILIES, PEER_FAMILIES, Origin, Protocol
 from collsim.library.library import PROTOCOLS
-from collsim.simulation.lowering import as_seen
+from collsim.simulation.runs import as_seen
 from collsim.topology import Topology
 
 __all__ = ["ONCE_OVERHEADS", "OVERLAP", "REMOVALS", "STEP_OVERHEADS", "Removal", "Site", "with_costs"]

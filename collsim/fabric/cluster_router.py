@@ -345,12 +345,12 @@ class Router:
 
     def over_thirds(self, leaf_a: int, leaf_b: int, latency_s: float) -> list[tuple[Path, float]]:
         """Return the ways over a third switch of the group of both, with the latency that counts."""
-        group, last, ways = self.cluster.switch_group, self.below(leaf_b), []
-        for third, link in self.above(leaf_a).items():
-            if third != leaf_b and group[third] == group[leaf_a] and third in last:
-                (links, shares, _), width = self.way([(link, third), (last[third], leaf_b)])
-                ways.append(((links, shares, latency_s), width))
-        return ways
+        last, own = self.below(leaf_b), int(self.cluster.switch_group[leaf_a])
+        over = [(link, last[third]) for third, link in self.towards(leaf_a, own) if third != leaf_b and third in last]
+        widths = self.nominal_Bps[np.array(over, dtype=np.int64).reshape(-1, 2)].min(axis=1)
+        return [
+            ((list(links), [1.0, 1.0], latency_s), width) for links, width in zip(over, widths.tolist(), strict=True)
+        ]
 
     def detours(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
         """Return the shortest ways of a dragonfly that has lost the minimal ones: by other switches and groups."""

@@ -20,7 +20,7 @@ from collsim.core.arrays import distinct
 from collsim.fabric.fabric import Fabric, Float, Int
 from collsim.library import system_of
 from collsim.library.costs.channel_costs import Bool
-from collsim.simulation.lowering import LoweredRun
+from collsim.simulation.runs import LoweredRun
 from collsim.topology import Topology
 
 __all__ = ["Copies", "classes_of_groups", "copies_of", "rails_alike", "share_links"]

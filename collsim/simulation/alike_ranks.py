@@ -23,8 +23,9 @@ from collsim.fabric.reduction_trees import TreePorts
 from collsim.fabric.routes import Routes
 from collsim.library.costs.laws import groups_messages
 from collsim.schedule import Circles, Orbits, Schedule
-from collsim.simulation.lowering import Lowered, LoweredRun, narrowest_Bps, use_of, ways_of
+from collsim.simulation.lowering import Lowered, narrowest_Bps, use_of, ways_of
 from collsim.simulation.request.request import PROTOCOLS
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["are_alike", "laid_once"]
 

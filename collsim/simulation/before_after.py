@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collsim.library import system_of
-from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.provenance import machine_gpus
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import Row
+from collsim.simulation.runs import LoweredRun
 from collsim.topology import Topology
 
 __all__ = ["beside", "healthy_groups", "library_effects"]

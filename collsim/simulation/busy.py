@@ -28,6 +28,7 @@ class Written(NamedTuple):
     n_chunks: Int
     """int64[pipes]"""
     of_class: Int
+    """In order."""
     step: Int
 
 
@@ -43,9 +44,25 @@ class _Met(NamedTuple):
     def table(self, n_chunks: Int, n_steps: int) -> Float:
         """Return float64[n_lines, n_steps]: the sum of the weights on each line while their hops are busy."""
         size, at = self.n_lines * n_steps, self.line * n_steps + self.begin
-        table = np.bincount(at, self.weight, size)
+        table: Float = np.bincount(at, self.weight, size).astype(np.float64, copy=False)
         table -= np.bincount(at + n_chunks[self.pipe], self.weight, size)
-        return np.asarray(np.cumsum(table.reshape(self.n_lines, n_steps), axis=1), dtype=np.float64)
+        by_step = table.reshape(self.n_lines, n_steps)
+        return np.cumsum(by_step, axis=1, out=by_step)
+
+    def busy(self, n_chunks: Int, n_steps: int, line: Int, step: Int) -> Float:
+        """Return float64[n]: the entries of that table on each *line* in each *step*, of weights in whole numbers.
+
+        Chains have as many steps as hops, so that the table would be mostly of entries that nobody asks for.
+        """
+        begin, wanted = self.line * n_steps + self.begin, line * n_steps + step
+        return _sum_to(begin, self.weight, wanted) - _sum_to(begin + n_chunks[self.pipe], self.weight, wanted)
+
+
+def _sum_to(at: Int, weight: Float, wanted: Int) -> Float:
+    """Return float64[n]: the sum of the weights of all that are *at* no more than *wanted*, which is int64[n]."""
+    order = np.argsort(at, kind="stable")
+    total = np.concatenate([[0.0], np.cumsum(weight[order])])
+    return np.asarray(total[np.searchsorted(at[order], wanted, side="right")])
 
 
 class _Labelled(NamedTuple):
@@ -117,13 +134,14 @@ class Busy:
         classes = np.flatnonzero(hops.ways.across[own])
         ptr, entry = entries_of(run.trunks.ptr, number[classes])
         links, line = distinct(run.trunks.link[entry])
-        line_of = np.full(len(run.trunk_capacity_Bps), -1, dtype=np.int64)
+        line_of = np.full(len(run.trunk_capacity_Bps), -1, dtype=np.int32)
         line_of[links] = np.arange(len(links))
         touched = np.zeros(len(run.trunks.latency_s), dtype=np.bool_)
-        touched[np.repeat(np.arange(len(touched)), np.diff(run.trunks.ptr))[line_of[run.trunks.link] >= 0]] = True
+        crossing = np.flatnonzero(line_of[run.trunks.link] >= 0)
+        touched[np.searchsorted(run.trunks.ptr, crossing, side="right") - 1] = True
         out = np.flatnonzero((hops.ways.across & touched[hops.ways.number])[rows.hop])
         on_ptr, on_entry = entries_of(run.trunks.ptr, hops.ways.number[rows.hop[out]])
-        on = line_of[run.trunks.link[on_entry]]
+        on = line_of[run.trunks.link[on_entry]].astype(np.int64)
         met = np.flatnonzero(on >= 0)
         row = np.repeat(out, np.diff(on_ptr))[met]
         found = self._met(len(links), on[met], row, run.trunks.weight[on_entry[met]])
@@ -135,8 +153,7 @@ class Busy:
 
     def _beside(self, labelled: _Labelled, at: Written) -> Float:
         """Return float64[n_transfers]: channels busy under the label of each class in the step."""
-        table = labelled.met.table(at.n_chunks, self._steps(at))
-        return np.asarray(table[labelled.line[at.of_class], at.step])
+        return labelled.met.busy(at.n_chunks, self._steps(at), labelled.line[at.of_class], at.step)
 
     def use(self, at: Written, lanes: Float, adds: Bool) -> Use:
         """Return the channels and ways out that transfers of *lanes* share; *adds* says which of them are reduced."""
@@ -157,16 +174,19 @@ class Busy:
         if self.crossed is None:
             return None
         met, classes, ptr, line, capacity_Bps = self.crossed
-        load = met.table(at.n_chunks, self._steps(at))
+        share_Bps = met.table(at.n_chunks, self._steps(at))
+        idle = ~(share_Bps > 1e-9)
         with np.errstate(divide="ignore", invalid="ignore"):
-            share_Bps = capacity_Bps[:, None] / load
-        share_Bps[~(load > 1e-9)] = np.inf
-        least_Bps = np.full((len(self.out_Bps), load.shape[1]), np.inf)
+            np.divide(capacity_Bps[:, None], share_Bps, out=share_Bps)
+        share_Bps[idle] = np.inf
+        moving = np.flatnonzero(across)
+        of_class, step = at.of_class[moving], at.step[moving]
+        shared_Bps = np.empty(len(moving))
         for start in range(0, len(classes), AT_ONCE):
             part = classes[start : start + AT_ONCE]
             span = slice(int(ptr[start]), int(ptr[start + len(part)]))
             begins = ptr[start : start + len(part)] - ptr[start]
-            least_Bps[part] = np.minimum.reduceat(share_Bps[line[span]], begins, axis=0)
-        moving = np.flatnonzero(across)
-        shared_Bps = least_Bps[at.of_class[moving], at.step[moving]]
-        return steps_of(use, moving, self.alone_Bps[at.of_class[moving]], shared_Bps)
+            least_Bps = np.minimum.reduceat(share_Bps[line[span]], begins, axis=0)
+            theirs = slice(*np.searchsorted(of_class, (part[0], part[-1] + 1)).tolist())
+            shared_Bps[theirs] = least_Bps[np.searchsorted(part, of_class[theirs]), step[theirs]]
+        return steps_of(use, moving, self.alone_Bps[of_class], shared_Bps)

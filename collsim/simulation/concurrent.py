@@ -34,9 +34,10 @@ from collsim.library.costs.channel_costs import Bool, Protocol
 from collsim.schedule import Schedule
 from collsim.simulation.doubts import doubted
 from collsim.simulation.hops import laid
-from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, LoweredRun, lower, prepare, run_on
+from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, lower
 from collsim.simulation.problems import problem_of
 from collsim.simulation.result import GroupTime, Row
+from collsim.simulation.runs import LoweredRun, prepare, run_on
 from collsim.simulation.timing import LEAST_COMPILED, Timing, costs_of, time_lowered, timing_of
 from collsim.topology import Topology
 

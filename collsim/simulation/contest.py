@@ -14,10 +14,10 @@ from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import Protocol
 from collsim.simulation.alike_ranks import are_alike
 from collsim.simulation.concurrent import EQUAL, with_costs
-from collsim.simulation.lowering import LoweredRun, layout_of
 from collsim.simulation.plans import Call, Case, Plan, Task, case_of, plan_of, whole
 from collsim.simulation.request.request import PROTOCOLS, Request
 from collsim.simulation.result import Row
+from collsim.simulation.runs import LoweredRun, layout_of
 from collsim.simulation.selection import dimensions_of_run, library_options, no_sharp, turns_sharp_on
 from collsim.simulation.timing import kernel_costs, least_call_s
 

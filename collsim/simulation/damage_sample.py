@@ -11,7 +11,7 @@ import numpy as np
 
 from collsim.collectives import ScheduleRequest
 from collsim.fabric.fabric import Float, Int
-from collsim.simulation.lowering import IN_ORDER, LoweredRun, layout_of, prepare
+from collsim.simulation.runs import IN_ORDER, LoweredRun, layout_of, prepare
 from collsim.topology import Topology
 
 __all__ = ["Narrowed", "Sample", "joins_switches", "sample_of"]

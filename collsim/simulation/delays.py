@@ -16,8 +16,8 @@ import numpy as np
 from collsim.simulation.concurrent import GroupTask, time_together
 from collsim.simulation.damage_sample import Sample
 from collsim.simulation.limits import LEAST_PART, busy, by_time
-from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.result import Limit
+from collsim.simulation.runs import LoweredRun
 from collsim.simulation.timing import Timing
 
 __all__ = ["Delay"]

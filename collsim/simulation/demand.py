@@ -19,7 +19,8 @@ from collsim.library.costs.network_costs import windowed_Bps
 from collsim.library.nccl.protocols import SLOTS
 from collsim.schedule import Schedule
 from collsim.schedule.message_parts import STEP_BYTES
-from collsim.simulation.lowering import Lowered, LoweredRun, layout_of, refuse_tables
+from collsim.simulation.lowering import Lowered, refuse_tables
+from collsim.simulation.runs import LoweredRun, layout_of
 
 __all__ = [
     "HEADS_OF_FITS",

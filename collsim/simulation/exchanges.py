@@ -26,7 +26,8 @@ from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps, steps_of
 from collsim.schedule import Chunks, Schedule, Transfers
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
-from collsim.simulation.lowering import Doubt, Lowered, LoweredRun, end_rates_Bps, ways_of
+from collsim.simulation.lowering import Doubt, Lowered, end_rates_Bps, ways_of
+from collsim.simulation.runs import LoweredRun
 
 __all__ = [
     "LEAST_RANKS",

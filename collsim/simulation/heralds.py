@@ -24,7 +24,8 @@ from collsim.simulation.demand import stores_of
 from collsim.simulation.time_parts import Chain
 
 if TYPE_CHECKING:
-    from collsim.simulation.lowering import Lowered, LoweredRun
+    from collsim.simulation.lowering import Lowered
+    from collsim.simulation.runs import LoweredRun
 
 __all__ = ["PASSED_ON", "heralded", "passes_lines", "tells_of", "without_heralds"]
 

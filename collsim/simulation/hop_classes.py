@@ -7,6 +7,7 @@ and links of a class carry what they carry on average.
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool
 from collsim.simulation.busy import Busy
 from collsim.simulation.hop_rows import HopWays, Rows, runs_of
-from collsim.simulation.lowering import LoweredRun, end_rates_Bps, joined
+from collsim.simulation.lowering import end_rates_Bps, joined
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["TIMES_WHOLE", "Classes", "chunks_that_fit", "classes_of", "coarser", "fits_whole"]
 
@@ -26,6 +28,8 @@ MOST_EXACT = 200_000
 """Of so many transfers of classes the engine takes a second or two (chosen)."""
 TIMES_WHOLE = 2
 """So many times as many are simulated if they are all that a pipeline has: to go on at a pace was up to 5 % off."""
+LEAST_CHUNKS = 48
+"""Fewer equal chunks in a row than these do not show at which pace more follow (chosen)."""
 MOST_NEAR = 120_000
 """The same of classes that are only nearly alike, of which there are as many as one likes: enough to tell hops apart by
 what is two waits away where one was 39 % off (docs/scale.md, "Nearly alike")."""
@@ -77,10 +81,14 @@ def classes_of(rows: Rows, run: LoweredRun, times: int = 1) -> Classes:
     """
     of_rings = rows.programs[0].adds is not None  # of others chunks can be cut
     most = {None: times * MOST_EXACT, 1: (TIMES_ONE_WAIT if of_rings else 1) * MOST_NEAR}
-    for rounds in (None, *range(MOST_ROUNDS, -1, -1)):
-        if _transfers(_parted(rows, run, rounds)[2], rows) <= most.get(rounds, MOST_NEAR):
-            break
-    return _told_apart(rows, run, rounds)
+
+    def fit(rounds: int | None) -> bool:
+        return _transfers(_parted(rows, run, rounds).first, rows) <= most.get(rounds, MOST_NEAR)
+
+    if fit(None):
+        return _told_apart(rows, run, None)
+    by_waits = takewhile(fit, range(1, MOST_ROUNDS + 1))  # what is told apart stays so: beyond too many are more
+    return _told_apart(rows, run, max(by_waits, default=0))
 
 
 def coarser(rows: Rows, run: LoweredRun, classes: Classes) -> Classes | None:
@@ -88,12 +96,26 @@ def coarser(rows: Rows, run: LoweredRun, classes: Classes) -> Classes | None:
     return _told_apart(rows, run, classes.rounds - 1) if classes.rounds else None
 
 
-def _parted(rows: Rows, run: LoweredRun, rounds: int | None) -> tuple[Int32, Int32, Int]:
-    """Return the classes of rows and of links by so many waits, and the first of each of rows."""
+class _Parted(NamedTuple):
+    """Classes of rows and of links."""
+
+    of_row: Int32
+    of_link: Int32
+    first: Int
+    """The first of each of rows."""
+    most: int
+    """Beyond so many of rows they are told apart no further."""
+
+
+def _parted(rows: Rows, run: LoweredRun, rounds: int | None) -> _Parted:
+    """Return the classes by so many waits; exact ones only as far as their chunks, or a few, can be simulated."""
     told, parted, _, kept = _known(rows, run)
-    if rounds not in parted:
-        of_row, of_link = alike_hops(told, rounds, MOST_EXACT, kept)
-        parted[rounds] = of_row.astype(np.int32), of_link.astype(np.int32), firsts(of_row)
+    most = len(rows.hop)
+    if rounds is None:
+        most = min(most, TIMES_WHOLE * MOST_EXACT // max(int(min(rows.pipes.n_chunks.min(), LEAST_CHUNKS)), 1))
+    if rounds not in parted or parted[rounds].most < len(parted[rounds].first) <= most:
+        of_row, of_link = alike_hops(told, rounds, most, kept)
+        parted[rounds] = _Parted(of_row.astype(np.int32), of_link.astype(np.int32), firsts(of_row), most)
         if rounds:  # colours that nobody asks for again; those of no round say which links are of a kind
             kept.pop(rounds, None)
     return parted[rounds]
@@ -103,7 +125,7 @@ class _Known(NamedTuple):
     """What was found for rows."""
 
     told: Hops
-    parted: dict[int | None, tuple[Int32, Int32, Int]]
+    parted: dict[int | None, _Parted]
     known: dict[tuple[int | None, bool], Classes]
     """By so many waits; True: of links by what they carry only."""
     kept: dict[int, Any]
@@ -164,16 +186,17 @@ def _nearly_alike(told: Hops, kind: Int) -> Int:
 
 def fits_whole(rows: Rows, run: LoweredRun) -> bool:
     """Return True if all chunks can be simulated although classes that are exactly alike have rather many."""
-    return _transfers(_parted(rows, run, None)[2], rows) <= TIMES_WHOLE * MOST_EXACT
+    return _transfers(_parted(rows, run, None).first, rows) <= TIMES_WHOLE * MOST_EXACT
 
 
 def chunks_that_fit(rows: Rows, run: LoweredRun, rounds: int | None) -> int:
-    """Return of how many equal chunks in a row all hops can be simulated if they are told apart by so many waits.
+    """Return of how many equal chunks in a row all hops can be simulated if they are told apart by so many waits; 0 if
+    of fewer than `LEAST_CHUNKS`.
 
     Chunks follow each other at a pace that is theirs after some, while hops that are only nearly alike hide which link
     is busiest. Each run of equal chunks counts, also the last one that is shorter.
     """
-    hops = np.bincount(rows.pipe[_parted(rows, run, rounds)[2]], minlength=len(rows.programs))
+    hops = np.bincount(rows.pipe[_parted(rows, run, rounds).first], minlength=len(rows.programs))
     lengths = [runs_of(each.size_bytes, each.adds)[1] for each in rows.programs]
 
     def transfers(most: int) -> int:
@@ -181,7 +204,8 @@ def chunks_that_fit(rows: Rows, run: LoweredRun, rounds: int | None) -> int:
 
     longest = max((int(each.max(initial=0)) for each in lengths), default=0)
     fitting = MOST_EXACT if rounds is None else MOST_NEAR
-    return bisect_right(range(longest + 1), fitting, key=transfers) - 1
+    found = bisect_right(range(longest + 1), fitting, key=transfers) - 1
+    return found if found >= LEAST_CHUNKS else 0
 
 
 def _transfers(first: Int, rows: Rows) -> int:
@@ -192,13 +216,12 @@ def _transfers(first: Int, rows: Rows) -> int:
 def _told(rows: Rows) -> Hops:
     """Return what tells rows apart: the senders and receivers that they have in common are links too."""
     pipes, hops = rows.pipes, rows.hops
-    run, trunks = hops.run, hops.run.trunks
+    run = hops.run
     lowest = int(min(hops.src.min(), hops.dst.min()))
     n_ends, n_links = int(max(hops.src.max(), hops.dst.max())) - lowest + 1, len(run.trunk_capacity_Bps)
-    used, place = distinct(hops.ways.number)
+    taken, used, place = _used_routes(hops)
     first = np.empty(len(used), dtype=np.int64)
     first[place[::-1]] = np.arange(len(place))[::-1]
-    taken = trunks.take(used, np.ones(len(used)))
     owner = np.repeat(np.arange(len(used)), np.diff(taken.ptr))
     ends = [n_links + hops.src[first] - lowest, n_links + n_ends + hops.dst[first] - lowest]
     codes = [np.full(len(used), 2.0), np.full(len(used), 3.0)]
@@ -210,12 +233,12 @@ def _told(rows: Rows) -> Hops:
         ends += [n_links + extra + part for part in np.split(number, 2)]  # what goes there, and what comes back
         codes += [np.full(len(used), code) for code in (4.0, 5.0)]
         extra += len(pairs)
+    del owner
     ptr = taken.ptr + len(ends) * np.arange(len(used) + 1)
-    link, weight = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1])
-    entry = np.arange(len(owner)) + len(ends) * owner
-    link[entry], weight[entry] = taken.link, taken.weight
-    for before, (end, code) in enumerate(zip(ends, codes, strict=True)):
-        link[ptr[1:] - len(ends) + before], weight[ptr[1:] - len(ends) + before] = end, code
+    link, weight, real = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1]), np.ones(ptr[-1], dtype=np.bool_)
+    for before, (end, code) in enumerate(zip(ends, codes, strict=True), -len(ends)):
+        link[ptr[1:] + before], weight[ptr[1:] + before], real[ptr[1:] + before] = end, code, False
+    link[real], weight[real] = taken.link, taken.weight
     profile = codes_of(*(column.astype(np.float64) for column in (rows.profile, pipes.lanes, pipes.copies)))
     wait_ptr, wait, lag = _waits(rows)
     return Hops(
@@ -232,6 +255,12 @@ def _told(rows: Rows) -> Hops:
             for column in (run.trunk_capacity_Bps, *sole)
         ),
     )
+
+
+def _used_routes(hops: HopWays) -> tuple[Routes, Int, Int]:
+    """Return the trunks of the routes that hops take, which these are, and which of them each hop takes."""
+    used, place = distinct(hops.ways.number)
+    return hops.run.trunks.take(used, np.ones(len(used))), used, place
 
 
 def _own(hops: HopWays) -> np.ndarray:
@@ -276,14 +305,14 @@ def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, rounds: int |
     of_link = of_link[:n_links]
     n_classes, n_kinds = len(first), int(of_link.max(initial=0)) + 1
     members = np.bincount(of_link, minlength=n_kinds)
-    routes = _real(told, n_links, of_link)
-    kind = _kinds_of_routes(routes)
+    routes = _used_routes(hops)[0]
+    kind = _kinds_of_routes(routes, of_link)
     stands = firsts(kind)
     pair, _ = numbers(codes_of(of_row, kind[told.route]))
     some = firsts(pair)
     owner, route, count = of_row[some], stands[kind[told.route[some]]], np.bincount(pair)
     ptr, entry = entries_of(routes.ptr, route)
-    key = np.repeat(owner, np.diff(ptr)) * n_kinds + routes.link[entry]
+    key = np.repeat(owner, np.diff(ptr)) * n_kinds + of_link[routes.link[entry]]
     cell, place = np.unique(key, return_inverse=True)
     taken = routes.weight[entry] * np.repeat(count, np.diff(ptr))
     weight = np.bincount(place, taken, len(cell)).astype(np.float64) / members[cell % n_kinds]
@@ -304,23 +333,9 @@ def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, rounds: int |
     )  # fmt: skip
 
 
-class _OfKinds(NamedTuple):
-    """What routes take of links of each kind, in CSR."""
-
-    ptr: Int
-    link: Int
-    weight: Float
-
-
-def _real(told: Hops, n_links: int, of_link: Int) -> _OfKinds:
-    """Return what routes take of kinds of links of the fabric."""
-    real = told.route_link < n_links
-    before = pointers(real.astype(np.int64))
-    return _OfKinds(before[told.route_ptr], of_link[told.route_link[real]], told.route_weight[real])
-
-
-def _kinds_of_routes(routes: _OfKinds) -> Int:
+def _kinds_of_routes(routes: Routes, of_link: Int) -> Int:
     """Return int64[n_routes]: equal numbers for routes that take the same of the same kinds of links."""
-    code = np.concatenate([np.zeros(1, dtype=np.uint64), codes_of(routes.link, routes.weight)])
-    np.cumsum(code, out=code)  # sums wrap round, differences wrap back
-    return numbers(codes_of(code[routes.ptr[1:]] - code[routes.ptr[:-1]]))[0]
+    total = np.cumsum(codes_of(of_link[routes.link], routes.weight))  # sums wrap round, differences wrap back
+    upto = np.zeros(len(routes.ptr), dtype=np.uint64)
+    upto[routes.ptr > 0] = total[routes.ptr[routes.ptr > 0] - 1]
+    return numbers(codes_of(np.diff(upto)))[0]

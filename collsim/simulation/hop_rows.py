@@ -16,7 +16,8 @@ from collsim.fabric.fabric import Int, Int32
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.library.costs.channel_costs import Bool
 from collsim.schedule import Circles, Pipelines, Schedule, Shape
-from collsim.simulation.lowering import LoweredRun, Taken, ways_of
+from collsim.simulation.lowering import Taken, ways_of
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["HopWays", "Program", "Rows", "cut", "hops_of", "programs_of", "rows_of", "runs_of"]
 

@@ -22,7 +22,8 @@ from collsim.schedule import Circle, Circles, Pipelines, Schedule, Transfers
 from collsim.simulation.busy import Written
 from collsim.simulation.hop_classes import TIMES_WHOLE, Classes, chunks_that_fit, classes_of, coarser, fits_whole
 from collsim.simulation.hop_rows import Rows, cut, hops_of, programs_of, rows_of
-from collsim.simulation.lowering import Cut, Doubt, Lowered, LoweredRun, lower
+from collsim.simulation.lowering import Cut, Doubt, Lowered, lower
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["laid"]
 
@@ -75,7 +76,7 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
         classes = classes_of(rows, run, TIMES_WHOLE)
     elif classes.near and isinstance(merged, Pipelines):
         for rounds in (None, 1) if classes.rounds == 0 else (None,):
-            if (most := chunks_that_fit(rows, run, rounds)) >= MOST_CHUNKS:
+            if most := chunks_that_fit(rows, run, rounds):
                 rows = rows_of(schedule, pipes, ways, [cut(each.size_bytes, None, most) for each in programs])
                 classes = classes_of(rows, run)
                 break

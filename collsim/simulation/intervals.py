@@ -8,10 +8,10 @@ from collsim.collectives import algorithm
 from collsim.library.costs.hosts import spread_of
 from collsim.library.costs.profile import NetworkCosts
 from collsim.simulation.concurrent import Party
-from collsim.simulation.lowering import layout_of
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import Row
 from collsim.simulation.row import WIDE
+from collsim.simulation.runs import layout_of
 from collsim.topology import Topology
 
 __all__ = ["nodes_measured", "with_interval"]

@@ -10,8 +10,8 @@ import numpy as np
 from collsim.core.units import format_bandwidth, format_time
 from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Origin, Protocol
-from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.result import Limit
+from collsim.simulation.runs import LoweredRun
 from collsim.simulation.time_parts import Parts
 
 __all__ = ["LEAST_PART", "busy", "by_time", "limits_of"]

@@ -26,8 +26,9 @@ from collsim.library.costs.network_costs import Steps
 from collsim.schedule import Chunks, Transfers
 from collsim.simulation.exchanges import MessageCut
 from collsim.simulation.idle_links import without_idle
-from collsim.simulation.lowering import Lowered, LoweredRun, lower
+from collsim.simulation.lowering import Lowered, lower
 from collsim.simulation.message_places import Few, few_messages, shared_use
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["classed"]
 

@@ -1,71 +1,33 @@
-"""Places of GPUs in nodes that are alike: two of each kind stand for all in an all-to-all over relays.
+"""Messages of an all-to-all over relays between two places of each kind, which stand for those of all places.
 
-Every rank sends to every other, and within a node all of a group are as far as each other, so messages stay the same
-whoever of a node changes places, if everywhere the same do. Places are alike where that leaves the links alike too:
-routes of all pairs are told apart by the links that they cross, from the nodes at their ends on, and those of such
-places may not be. Then messages between two of each kind, or its only one, say all: they count as often on a link as
-there are messages on it that are like them.
+Every rank sends to every other, so what is sent stays the same whoever of a node changes places, if everywhere the same
+do. On the four nodes of `place_kinds`, places 0 and 1 stand for the seven of their kind, place 2 for itself: 12 ranks
+are simulated of 32. What GPU 0 sends to GPU 1 of its node stands for six messages, those to places 1 and 3 to 7; what
+it sends to GPU 2, for one. On a link all of them count: one that carries seven such messages, of which two are
+simulated, counts each as three and a half.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import gcd
 
 import numpy as np
 
 from collsim.collectives import ScheduleRequest
 from collsim.collectives.node_p2p import build_uncut
 from collsim.core.arrays import distinct
-from collsim.engine import Problem, checked
-from collsim.engine.symmetry import reduced
 from collsim.fabric.fabric import Float, Int
-from collsim.fabric.reduction_trees import TreePorts
 from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool, Use
-from collsim.schedule import Chunks, Schedule, Transfers
-from collsim.schedule.message_parts import BATCH
-from collsim.simulation.idle_links import without_idle
-from collsim.simulation.lowering import Lowered, LoweredRun, Taken, lower, steps_on, use_of, ways_of
+from collsim.schedule import Transfers
+from collsim.simulation.lowering import Lowered, lower, steps_on, use_of
+from collsim.simulation.place_kinds import Places, places_of
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["Few", "few_messages"]
 
 ROUNDING = 1e-12
 """Sums over links that are alike are taken in another order at each place."""
-
-
-@dataclass(slots=True, eq=False)
-class _Places:
-    """Kinds of places, and the routes of all pairs of ranks that messages take.
-
-    Attributes
-    ----------
-    ranks : int64[n_nodes, n_places]
-    kind : int64[n_places]
-    kept : int64[k]
-        Places that stand for all: two of each kind, or its only one.
-    pair : int64[n_ranks, n_ranks]
-        Place of a pair among those of *ways*, -1 if no message takes it.
-    like : int64[n_pairs]
-        The pair of kept places that stands for each.
-    ways : Taken
-    routes : Routes
-        Of those pairs, over links that can fill.
-    """
-
-    ranks: Int
-    kind: Int
-    kept: Int
-    pair: Int
-    like: Int
-    ways: Taken
-    routes: Routes
-
-    def ways_of(self, src: Int, dst: Int) -> Taken:
-        """Return the ways of messages."""
-        which = self.pair[src, dst]
-        ways = self.ways
-        return ways._replace(number=ways.number[which], across=ways.across[which], added=ways.added[which])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +50,7 @@ class Few:
     connections: Int
     lanes: Float
     routes: Routes
-    places: _Places
+    places: Places
 
     def unit_loads(self, part: Int, side: Bool, n_parts: int) -> Float:
         """Return float64[n_parts, n_links]: what all messages of one *side* put on links for a byte in each part."""
@@ -106,13 +68,13 @@ class Few:
 
 def few_messages(request: ScheduleRequest, run: LoweredRun) -> Few | None:
     """Return the messages between ranks that stand for all; None if no places in nodes are alike."""
-    places = _places_of(request, run)
+    places = places_of(request, run)
     if places is None:
         return None
     lowered = lower(build_uncut(request, places.kept), run, ways=places.ways_of)
     if lowered.steps is None or (lowered.copies != 1).any():
         return None
-    lanes = _lanes(lowered.transfers, lowered.across, places)
+    lanes = _lanes(lowered, places)
     use = shared_use(lowered, lanes)
     steps_use = _steps_use(lowered, places)
     if steps_use is None:
@@ -130,118 +92,51 @@ def shared_use(lowered: Lowered, lanes: Float) -> Use:
     return replace(use, lanes=lowered.use.lanes, active=use.active / 2)
 
 
-def _places_of(request: ScheduleRequest, run: LoweredRun) -> _Places | None:
-    """Return the kinds of places, None if all differ or ranks are wired to each other, or share a node with others."""
-    ranks = np.array(request.spread.nodes)
-    n_nodes, n = ranks.shape
-    out_Bps, in_Bps = run.port_rates_Bps
-    if gcd(BATCH, n) < n or run.fabric.joins_ranks or in_Bps.min() < out_Bps.max():
-        return None
-    a, i, j = (each.ravel() for each in np.indices((n_nodes, n, n)))
-    inside = np.flatnonzero(i != j)
-    b, c, k = (each.ravel() for each in np.indices((n_nodes, n_nodes, n)))
-    outside = np.flatnonzero(b != c)
-    src = np.concatenate([ranks[a, i][inside], ranks[b, k][outside]])
-    dst = np.concatenate([ranks[a, j][inside], ranks[c, k][outside]])
-    nothing = Chunks(*(np.zeros(0, dtype=np.int64),) * 3)
-    schedule = Schedule("all_to_all", "", request.n_ranks, 0, nothing, ())
-    ways = ways_of(schedule, (src, dst), run, TreePorts.free(run.fabric))
-    routes = ways.run.trunks.take(ways.number, np.ones(len(src)))
-    routes = without_idle(routes, ways.run.trunk_capacity_Bps, ways.across)
-    ends = np.concatenate([a[inside], n_nodes + (b * n_nodes + c)[outside]])
-    alike = _alike(routes, ways.run.trunk_capacity_Bps, ends)
-    if alike is None:
-        return None
-    wires = alike[len(inside) :].reshape(-1, n)
-    seen: dict[bytes, int] = {}
-    looks = [wires[:, place].tobytes() + out_Bps[ranks[:, place]].tobytes() for place in range(n)]
-    kind = np.array([seen.setdefault(look, len(seen)) for look in looks])
-    first = np.array([np.flatnonzero(kind == each)[0] for each in range(kind.max() + 1)])
-    second = np.array([np.flatnonzero(kind == each)[:2][-1] for each in range(kind.max() + 1)])
-    kept = np.unique(np.concatenate([first, second]))
-    pair = np.full((request.n_ranks, request.n_ranks), -1)
-    pair[src, dst] = np.arange(len(src))
-    from_, to = first[kind[i]], np.where(kind[i] == kind[j], second[kind[j]], first[kind[j]])
-    like = np.concatenate(
-        [pair[ranks[a, from_], ranks[a, to]][inside], pair[ranks[b, first[kind[k]]], ranks[c, first[kind[k]]]][outside]]
-    ).astype(np.int64)
-    if len(kept) == n or (alike[like] != alike).any():
-        return None
-    return _Places(ranks, kind, kept, pair, like, ways, routes)
+def _lanes(lowered: Lowered, places: Places) -> Float:
+    """Return float64[n]: how many messages of its sender each message stands for.
 
-
-def _alike(routes: Routes, capacity_Bps: Float, ends: Int) -> Int | None:
-    """Return int64[n]: the class of each route, of those between the same *ends*."""
-    n = len(ends)
-    problem = Problem(
-        capacity_Bps=capacity_Bps,
-        route_ptr=routes.ptr,
-        route_link=routes.link,
-        route_weight=routes.weight,
-        route=np.arange(n),
-        size_bytes=(ends + 1).astype(np.float64),
-        latency_s=routes.latency_s,
-        cap_Bps=np.ones(n),
-        dep_ptr=np.zeros(n + 1, dtype=np.int64),
-        dep=np.zeros(0, dtype=np.int64),
-    )
-    quotient = reduced(checked(problem), most=n)
-    return None if quotient is None else quotient.ids
-
-
-def _lanes(transfers: Transfers, across: Bool, places: _Places) -> Float:
-    """Return float64[n]: how many messages of its sender each message stands for."""
-    place = _place(places)
-    many, kept = (np.bincount(kinds) for kinds in (places.kind, places.kind[places.kept]))
-    own, other = places.kind[place[transfers.src]], places.kind[place[transfers.dst]]
+    Between nodes a GPU sends to its own place only. Within one, all of a kind but the sender are shared out among those
+    of it that are kept, but the sender.
+    """
+    transfers = lowered.transfers
+    many, kept = np.bincount(places.kind), np.bincount(places.kept_kind)
+    own, other = (places.kind[places.place[end]] for end in (transfers.src, transfers.dst))
     same = own == other
-    with np.errstate(invalid="ignore"):  # one that goes to itself is none
+    with np.errstate(invalid="ignore"):  # between nodes: the only one of a kind, without the sender
         each = (many[other] - same) / (kept[other] - same)
-    return np.where(across, 1.0, each)
+    return np.where(lowered.across, 1.0, each)
 
 
-def _place(places: _Places) -> Int:
-    """Return int64[n_ranks]: the place of each rank in its node."""
-    found = np.zeros(places.ranks.size, dtype=np.int64)
-    found[places.ranks] = np.arange(len(places.kind))
-    return found
+def _steps_use(lowered: Lowered, places: Places) -> Use | None:
+    """Return what messages between nodes share with those of all places; None if those of a kind do not share alike.
 
-
-def _steps_use(lowered: Lowered, places: _Places) -> Use | None:
-    """Return what messages between nodes share with those of all places; None if those of a kind do not share alike."""
+    The messages of the first place of a kind are sent in all places of the kind too, and what they share is counted
+    there.
+    """
     assert lowered.steps is not None
-    transfers, place = lowered.transfers, _place(places)
-    node = np.zeros(places.ranks.size, dtype=np.int64)
-    node[places.ranks] = np.arange(len(places.ranks))[:, None]
+    transfers, node, n_places = lowered.transfers, places.node, len(places.kind)
     rows = np.flatnonzero(lowered.across)
-    order = np.lexsort(
-        [column[rows] for column in (node[transfers.dst], node[transfers.src], transfers.step, transfers.channel)]
-    )
-    rows = rows[order]
-    by_place = {each: rows[place[transfers.src[rows]] == each] for each in places.kept.tolist()}
-    stands = [int(places.kept[places.kind[places.kept] == kind][0]) for kind in places.kind.tolist()]
-    some = np.concatenate([by_place[each] for each in stands])
-    of_place = np.repeat(np.arange(len(stands)), [len(by_place[each]) for each in stands])
+    columns = (node[transfers.dst], node[transfers.src], transfers.step, transfers.channel, places.place[transfers.src])
+    of_kept = rows[np.lexsort([column[rows] for column in columns])].reshape(len(places.kept), -1)  # by kept place
+    stands = np.array([np.flatnonzero(places.kept_kind == kind)[0] for kind in places.kind.tolist()])
+    some = of_kept[stands].ravel()
+    of_place = np.repeat(np.arange(n_places), of_kept.shape[1])
     src, dst = (places.ranks[node[end[some]], of_place] for end in (transfers.src, transfers.dst))
-    every = _some_of(transfers, some, src, dst)
     number = places.ways.number[places.pair[src, dst]]
-    ones = np.ones(len(some), dtype=np.bool_)
-    found = steps_on(every, lowered.run, number, lowered.use.take(some), ones).use
-    active = found.active.reshape(len(stands), -1)
-    alone_Bps = found.alone_Bps.reshape(len(stands), -1)
+    every = _sent_from(transfers, some, src, dst)
+    found = steps_on(every, lowered.run, number, lowered.use.take(some), np.ones(len(some), dtype=np.bool_)).use
     use = lowered.steps.use
-    whole_active, whole_Bps = use.active.copy(), use.alone_Bps.copy()
-    for each in places.kept.tolist():
-        like = np.flatnonzero(places.kind == places.kind[each])
-        for found_of_kind, column in ((active, whole_active), (alone_Bps, whole_Bps)):
-            first = found_of_kind[like[0]]
-            if (np.abs(found_of_kind[like] - first) > ROUNDING * first).any():
-                return None
-            column[by_place[each]] = first
-    return replace(use, active=whole_active, alone_Bps=whole_Bps)
+    whole = use.active.copy(), use.alone_Bps.copy()
+    for column, of_some in zip(whole, (found.active, found.alone_Bps), strict=True):
+        of_places = of_some.reshape(n_places, -1)
+        of_kinds = of_places[places.kept[stands]]
+        if (np.abs(of_places - of_kinds) > ROUNDING * of_kinds).any():
+            return None
+        column[of_kept] = of_kinds[places.kept]
+    return replace(use, active=whole[0], alone_Bps=whole[1])
 
 
-def _some_of(transfers: Transfers, rows: Int, src: Int, dst: Int) -> Transfers:
+def _sent_from(transfers: Transfers, rows: Int, src: Int, dst: Int) -> Transfers:
     """Return some messages, from and to other ranks, with neither chunks nor waits."""
     nothing, none = np.zeros(len(rows) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
     names = ("channel", "step", "reduces", "reads_input", "lanes", "copies")
@@ -249,21 +144,19 @@ def _some_of(transfers: Transfers, rows: Int, src: Int, dst: Int) -> Transfers:
     return Transfers(src=src, dst=dst, **columns, chunk_ptr=nothing, chunk=none, dep_ptr=nothing, dep=none)
 
 
-def _weighed(lowered: Lowered, places: _Places) -> Routes:
-    """Return the routes that are used, of each link as much more as all take that are like those that cross it."""
-    routes, n_links = places.routes, len(lowered.run.trunk_capacity_Bps)
-    owner = np.repeat(np.arange(len(places.like)), np.diff(routes.ptr))
-    label = places.like[owner] * n_links + routes.link
-    place = _place(places)
-    kept = np.isin(place, places.kept)
-    stands = np.zeros(len(places.like), dtype=np.bool_)
-    ranks = np.flatnonzero(kept)
-    stands[places.pair[np.ix_(ranks, ranks)][places.pair[np.ix_(ranks, ranks)] >= 0]] = True
-    cell, at = distinct(label)
-    every = np.bincount(at, routes.weight, len(cell))
-    own = np.bincount(at, routes.weight * stands[owner], len(cell))
-    with np.errstate(divide="ignore", invalid="ignore"):
+def _weighed(lowered: Lowered, places: Places) -> Routes:
+    """Return the routes that are used, each link of them with the weight of all messages that are like those simulated.
+
+    Of the pairs that one of kept places stands for, all cross a link so much; those that are simulated, less.
+    """
+    routes, n_pairs = places.routes, len(places.like)
+    owner = np.repeat(np.arange(n_pairs), np.diff(routes.ptr))
+    cell, at = distinct(places.like[owner] * len(lowered.run.trunk_capacity_Bps) + routes.link)
+    is_kept = np.isin(places.place, places.kept)
+    simulated = is_kept[places.src] & is_kept[places.dst]
+    every, own = (np.bincount(at, weight, len(cell)) for weight in (routes.weight, routes.weight * simulated[owner]))
+    with np.errstate(divide="ignore", invalid="ignore"):  # links that no simulated message crosses
         routes = replace(routes, weight=routes.weight * (every / own)[at])
     pair_of = np.zeros(len(lowered.run.routes.latency_s), dtype=np.int64)
-    pair_of[places.ways.number] = np.arange(len(places.like))
+    pair_of[places.ways.number] = np.arange(n_pairs)
     return routes.take(pair_of[lowered.used], np.ones(len(lowered.used)))

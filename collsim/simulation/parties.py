@@ -16,11 +16,11 @@ from collsim.fabric.fabric import Float
 from collsim.library import Profile
 from collsim.simulation.before_after import healthy_groups
 from collsim.simulation.concurrent import Party, prepare_groups, redrawn
-from collsim.simulation.lowering import IN_ORDER, as_seen
 from collsim.simulation.plans import Told
 from collsim.simulation.request.fields import Request
 from collsim.simulation.request.loads import free_shares
 from collsim.simulation.request.request import CHOICES
+from collsim.simulation.runs import IN_ORDER, as_seen
 from collsim.simulation.selection import turns_sharp_on
 from collsim.topology import Topology
 

@@ -27,10 +27,11 @@ from collsim.simulation.concurrent import (
 )
 from collsim.simulation.exchanges import exchanged, has_classes, is_uneven, stands_but_for_damage, stands_for_all
 from collsim.simulation.limits import busy
-from collsim.simulation.lowering import LoweredRun, relaid
+from collsim.simulation.lowering import relaid
 from collsim.simulation.method import Method
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import LinkLoad, Refusal, Row
+from collsim.simulation.runs import LoweredRun
 from collsim.simulation.selection import ByPlugin, built, refuse_damaged
 from collsim.simulation.tiers import algorithm_bound_s, tiers_of
 from collsim.simulation.timing import MOST_LINKS, Timing

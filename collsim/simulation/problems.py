@@ -20,8 +20,9 @@ from collsim.simulation.demand import (
     work_of,
 )
 from collsim.simulation.heralds import heralded, passes_lines, tells_of
-from collsim.simulation.lowering import Lowered, LoweredRun
+from collsim.simulation.lowering import Lowered
 from collsim.simulation.memories import with_memories
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["deadlock_faults", "problem_of", "wire_copies"]
 

@@ -26,9 +26,10 @@ from collsim.library.costs.network_costs import CHUNKS_TOGETHER
 from collsim.library.environment import BYTES
 from collsim.schedule import Schedule
 from collsim.simulation.heralds import PASSED_ON
-from collsim.simulation.lowering import MOST_TRANSFERS, LoweredRun, layout_of
+from collsim.simulation.lowering import MOST_TRANSFERS
 from collsim.simulation.request.checks import SYMMETRIC
 from collsim.simulation.request.request import MOST_CHANNELS, Request
+from collsim.simulation.runs import LoweredRun, layout_of
 from collsim.topology import Topology
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from collsim.simulation.before_after import beside, library_effects
 from collsim.simulation.concurrent import Party
 from collsim.simulation.draws import refuse_unhashed
 from collsim.simulation.idle_settings import idle_settings
-from collsim.simulation.lowering import prepare as run_of
 from collsim.simulation.parties import answerable, free_share_of
 from collsim.simulation.plans import Told
 from collsim.simulation.provenance import (
@@ -46,6 +45,7 @@ from collsim.simulation.request.prepare import Prepared, prepare
 from collsim.simulation.request.request import CHOICES
 from collsim.simulation.result import Result, Row
 from collsim.simulation.rows import tables_of
+from collsim.simulation.runs import prepare as run_of
 from collsim.simulation.same_without import same_without
 from collsim.simulation.selection import built, no_sharp, request_of
 from collsim.simulation.settled import (

@@ -36,7 +36,8 @@ from collsim.simulation.demand import (
     stores_of,
     work_of,
 )
-from collsim.simulation.lowering import Lowered, LoweredRun
+from collsim.simulation.lowering import Lowered
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["Chain", "Parts", "all_rows", "chain_parts", "hide_wires"]
 

@@ -45,10 +45,11 @@ from collsim.simulation.demand import (
 from collsim.simulation.heralds import passes_lines, without_heralds
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import limits_of
-from collsim.simulation.lowering import Lowered, LoweredRun
+from collsim.simulation.lowering import Lowered
 from collsim.simulation.method import Method
 from collsim.simulation.problems import deadlock_faults, problem_of, wire_copies
 from collsim.simulation.result import Limit
+from collsim.simulation.runs import LoweredRun
 from collsim.simulation.time_parts import Chain, Parts, chain_parts, hide_wires
 
 if TYPE_CHECKING:
@@ -417,6 +418,8 @@ def _solved(
 ) -> tuple[Problem, Solution]:
     """Return the problem that the engine was given and its solution."""
     problem = problem_of(lowered, run, costs, network)
+    if engine == "auto" and lowered.carried is not None:
+        engine = "plain"  # classes of classes there are none
     try:
         return problem, solve(problem, engine=engine)
     except EngineDeadlock as stuck:

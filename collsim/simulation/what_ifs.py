@@ -19,8 +19,8 @@ from collsim.library import Profile
 from collsim.library.costs.profile_files import with_copies
 from collsim.library.environment import COPY_THRESHOLD, PEERS, TRANSPORTS, is_modelled, read_environment
 from collsim.library.peers import peer_level
-from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.request.request import CHOICES, Request
+from collsim.simulation.runs import LoweredRun
 from collsim.simulation.selection import library_choice, request_of
 from collsim.topology import Topology
 from collsim.topology.model import FITTED

@@ -11,11 +11,11 @@ from collsim.core.errors import Fault, InputError
 from collsim.core.units import format_count
 from collsim.schedule import Schedule, verify
 from collsim.simulation.concurrent import prepare_groups
-from collsim.simulation.lowering import as_seen
 from collsim.simulation.plans import empty_row, row_of
 from collsim.simulation.provenance import config_of, topology_summary
 from collsim.simulation.request.prepare import Prepared, prepare
 from collsim.simulation.result import Result
+from collsim.simulation.runs import as_seen
 from collsim.simulation.selection import request_of
 from collsim.simulation.settled import reachable
 from collsim.simulation.timing import time_schedule

@@ -7,8 +7,8 @@ import pytest
 
 import collsim
 from collsim.library import load_profile
-from collsim.simulation.lowering import prepare
 from collsim.simulation.request.request import ask
+from collsim.simulation.runs import prepare
 from collsim.simulation.simulate import build_schedule
 from collsim.simulation.timing import time_schedule
 from collsim.topology import describe, load_topology

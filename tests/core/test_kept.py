@@ -5,7 +5,7 @@ import pytest
 from collsim import simulate
 from collsim.core.errors import InputError
 from collsim.core.kept import Kept
-from collsim.simulation import lowering
+from collsim.simulation import runs
 from collsim.simulation.request import prepare
 
 
@@ -50,7 +50,7 @@ def test_answers_do_not_depend_on_what_was_asked_before():
 
     alone = []
     for asked in CALLS:
-        lowering.RUNS.clear()
+        runs.RUNS.clear()
         prepare.TOPOLOGIES.clear()
         alone.append(rows(**asked))
     times = {tuple(row.time_s for row in found) for found in alone[:7]}
@@ -60,12 +60,12 @@ def test_answers_do_not_depend_on_what_was_asked_before():
 
 
 def test_a_topology_is_built_and_its_routes_are_found_once(monkeypatch):
-    lowering.RUNS.clear()
+    runs.RUNS.clear()
     prepare.TOPOLOGIES.clear()
     calls = []
-    load, routes = prepare.load_topology, lowering.find_routes
+    load, routes = prepare.load_topology, runs.find_routes
     monkeypatch.setattr(prepare, "load_topology", lambda *a, **k: calls.append("load") or load(*a, **k))
-    monkeypatch.setattr(lowering, "find_routes", lambda *a, **k: calls.append("routes") or routes(*a, **k))
+    monkeypatch.setattr(runs, "find_routes", lambda *a, **k: calls.append("routes") or routes(*a, **k))
     for size in ("1M", "2M", "4M"):
         simulate("mi300x_ubb8", "all_reduce", size, algo="ring")
     assert calls == ["load", "routes"]

@@ -6,7 +6,7 @@ import pytest
 from collsim.engine import Problem
 from collsim.engine import run as door
 from collsim.engine.problem import checked
-from collsim.engine.reference import solve_reference
+from collsim.engine.reference import EARLY, WorkLimitReached, solve_reference
 from collsim.engine.unhindered import unhindered
 
 
@@ -70,3 +70,17 @@ def test_what_does_not_follow_its_predecessors_is_left_to_the_event_loop():
 def test_the_door_asks_first_whether_anybody_is_in_the_way(monkeypatch):
     monkeypatch.setattr(door, "solve_reference", lambda *_, **__: pytest.fail("nobody meets"))
     assert door.solve(two(2.0)).solves == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_not_even_begun_in_python_would_not_have_been_ended(seed, monkeypatch):
+    """A flow is looked at on each of its links when it begins: so much work is certain."""
+    p = drawn(seed, 1)
+    certain = int(np.diff(p.route_ptr)[p.route[p.size_bytes > 0]].sum())
+    limit = int(certain / (1 + EARLY)) - 1
+    with pytest.raises(WorkLimitReached):
+        solve_reference(p, work_limit=limit)
+    monkeypatch.setattr(door, "REFERENCE_WORK", limit)
+    monkeypatch.setattr(door, "solve_reference", None)
+    with pytest.raises(WorkLimitReached):
+        door._in_python(p)

@@ -16,7 +16,7 @@ from collsim.fabric.cluster_router import Router
 from collsim.fabric.fabric import build_fabric
 from collsim.fabric.routing import Routes, find_routes
 from collsim.library import load_profile
-from collsim.simulation.lowering import prepare
+from collsim.simulation.runs import prepare
 from collsim.topology import Topology, load_topology
 from collsim.topology.cluster.scale_out import build_cluster, cluster_spec
 from collsim.topology.failures.degrade import damaged

@@ -14,8 +14,8 @@ from collsim.core.operations import operation
 from collsim.fabric.fabric import Fabric, build_fabric
 from collsim.fabric.reduction_trees import GroupTrees, TreePorts, plant
 from collsim.library import load_profile
-from collsim.simulation.lowering import LoweredRun, prepare
 from collsim.simulation.request.request import ask
+from collsim.simulation.runs import LoweredRun, prepare
 from collsim.simulation.selection import request_of
 from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, load_topology

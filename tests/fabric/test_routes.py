@@ -11,7 +11,7 @@ from collsim.fabric.reduction_trees import TreePorts
 from collsim.fabric.routes import RouteBlock, Routes, assemble, merge_trunks
 from collsim.fabric.routing import find_routes, links_beside, links_in_reach, routes_of
 from collsim.library import load_profile
-from collsim.simulation.lowering import as_seen
+from collsim.simulation.runs import as_seen
 from collsim.topology import Topology, load_topology
 from collsim.topology.failures.degrade import damaged
 

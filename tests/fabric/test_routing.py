@@ -12,7 +12,7 @@ from collsim.core.operations import operation
 from collsim.fabric.fabric import build_fabric
 from collsim.fabric.routing import find_routes, merge_trunks
 from collsim.library import load_profile
-from collsim.simulation.lowering import prepare
+from collsim.simulation.runs import prepare
 from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, load_topology
 

@@ -7,7 +7,7 @@ import collsim
 from collsim.collectives import ScheduleRequest, algorithm, rings_for
 from collsim.core.operations import operation
 from collsim.library import load_profile
-from collsim.simulation.lowering import prepare
+from collsim.simulation.runs import prepare
 from collsim.simulation.timing import time_schedule
 from collsim.topology import load_topology
 

@@ -16,7 +16,7 @@ import pytest
 from collsim.collectives import ScheduleRequest, algorithm, rings_for
 from collsim.core.operations import operation
 from collsim.library import Profile
-from collsim.simulation.lowering import prepare
+from collsim.simulation.runs import prepare
 from collsim.simulation.timing import time_schedule
 from collsim.topology import parse_topology
 

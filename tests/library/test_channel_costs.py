@@ -14,7 +14,8 @@ from collsim.core.operations import OPERATIONS, operation
 from collsim.library import Protocol, load_profile
 from collsim.library.costs.channel_costs import FAMILIES, PEER_FAMILIES, STAND_IN, Use
 from collsim.simulation.demand import stores_of
-from collsim.simulation.lowering import lower, prepare
+from collsim.simulation.lowering import lower
+from collsim.simulation.runs import prepare
 from collsim.simulation.timing import time_lowered
 from collsim.topology import load_topology
 

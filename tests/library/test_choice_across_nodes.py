@@ -16,8 +16,8 @@ from collsim.library.nccl.graphs import nccl_graphs
 from collsim.library.nccl.versions import nccl_constants
 from collsim.library.rccl import across
 from collsim.schedule import verify
-from collsim.simulation.lowering import layout_of, prepare
 from collsim.simulation.request.request import ask
+from collsim.simulation.runs import layout_of, prepare
 from collsim.simulation.selection import library_choice, request_of
 from collsim.simulation.simulate import simulate
 from collsim.topology import Topology, load_topology

@@ -22,9 +22,10 @@ from collsim.library.costs.message_costs import (
     port_capacity_Bps,
 )
 from collsim.schedule.message_parts import STEP_BYTES
-from collsim.simulation.lowering import lower, prepare
+from collsim.simulation.lowering import lower
 from collsim.simulation.problems import problem_of
 from collsim.simulation.request.request import ask
+from collsim.simulation.runs import prepare
 from collsim.simulation.simulate import build_schedule
 from collsim.simulation.timing import Timing, time_lowered
 from collsim.topology import load_topology

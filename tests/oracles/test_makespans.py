@@ -14,9 +14,10 @@ import pytest
 
 from collsim.engine import Problem, solve
 from collsim.library import load_profile
-from collsim.simulation.lowering import lower, prepare
+from collsim.simulation.lowering import lower
 from collsim.simulation.problems import problem_of
 from collsim.simulation.request.request import ask
+from collsim.simulation.runs import prepare
 from collsim.simulation.simulate import build_schedule, predict
 from collsim.topology import Topology, load_topology
 from collsim.topology.cluster.scale_out import build_cluster, cluster_spec

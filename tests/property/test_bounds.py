@@ -9,7 +9,7 @@ from collsim.collectives import ScheduleRequest, algorithms_for, rings_for
 from collsim.core.operations import OPERATIONS
 from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import load_profile
-from collsim.simulation.lowering import prepare
+from collsim.simulation.runs import prepare
 from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, load_topology
 

@@ -92,7 +92,7 @@ def test_no_hop_is_faster_than_alone_on_its_links():
         for most, rounds in ((0, 0), (hop_classes.MOST_EXACT, 4)):
             patch.setattr(hop_classes, "MOST_EXACT", most)
             patch.setattr(hop_classes, "MOST_ROUNDS", rounds)
-            patch.setattr(hops, "MOST_CHUNKS", 10**6)
+            patch.setattr(hop_classes, "LEAST_CHUNKS", 10**6)
             asked |= {"algo": "ring", "overrides": {"scale_out.nodes": "3"}}
             rows.append(simulate("gb200_racks", "reduce", **asked).rows[0])
     pooled, exact = rows
@@ -106,7 +106,7 @@ def test_a_doubt_is_told_from_half_a_percent_on(doubt, told, monkeypatch):
     monkeypatch.setattr(hop_classes, "MOST_EXACT", 0)
     monkeypatch.setattr(hop_classes, "MOST_ROUNDS", 0)  # no coarser classes say more
     monkeypatch.setattr(hops, "UNTOLD", doubt)
-    monkeypatch.setattr(hops, "MOST_CHUNKS", 10**6)
+    monkeypatch.setattr(hop_classes, "LEAST_CHUNKS", 10**6)
     row = simulate("h100_rail", "all_reduce", "4M", nodes=4, algo="tree", proto="Simple").rows[0]
     assert "nearly alike" in row.path
     assert (", to " in row.path) is told

@@ -10,9 +10,9 @@ from collsim.collectives import algorithm
 from collsim.core.operations import operation
 from collsim.library import load_profile
 from collsim.simulation.concurrent import part_of, prepare_groups, time_together
-from collsim.simulation.lowering import prepare
 from collsim.simulation.request.groups import parse_groups
 from collsim.simulation.request.request import ask
+from collsim.simulation.runs import prepare
 from collsim.simulation.selection import request_of
 from collsim.simulation.simulate import simulate
 from collsim.simulation.timing import time_schedule

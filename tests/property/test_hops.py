@@ -100,7 +100,7 @@ def test_chains_with_too_many_chunks_go_on_at_the_pace_of_their_busiest_link(op,
     whole = times("mi250x_8oam", (op, "ring"), classes=True, **asked)
     monkeypatch.setattr(hop_classes, "MOST_EXACT", whole.classes * 2 // 3)
     monkeypatch.setattr(hop_classes, "TIMES_WHOLE", 1)
-    monkeypatch.setattr(hops, "MOST_CHUNKS", 8)
+    monkeypatch.setattr(hop_classes, "LEAST_CHUNKS", 8)
     cut = times("mi250x_8oam", (op, "ring"), classes=True, **asked)
     assert cut.classes < whole.classes
     assert "nearly alike" in cut.path
@@ -128,13 +128,42 @@ def test_a_pace_that_has_not_settled_is_told(monkeypatch):
 
 
 def test_all_chunks_that_are_simulated_are_no_more_than_can_be(monkeypatch):
-    monkeypatch.setattr(hop_classes, "TIMES_WHOLE", 0)
+    monkeypatch.setattr(hop_classes, "TIMES_WHOLE", 1)
     for most in (30_000, 60_000, 90_000):
         monkeypatch.setattr(hop_classes, "MOST_EXACT", most)
         asked = {"overrides": {"scale_out.nodes": "8"}, "profile": "ideal", "algo": "ring", "fail": "nic:node1/0"}
         row = simulate("frontier", "broadcast", "1600M", **asked).rows[0]
         assert most * 0.98 < row.classes <= most
         assert "nearly" in row.path
+
+
+@pytest.mark.parametrize("cluster", ["frontier", "polaris"])
+@pytest.mark.parametrize("part", [8, 4, 3, 2, 1.5])
+def test_classes_that_were_told_apart_no_further_are_not_taken_as_exact(cluster, part, monkeypatch):
+    """Beyond so many they are too many to be of use; half as many were taken as exact, and were 1 % off."""
+    asked = {"nodes": 40, "size": "64K", "channels": 4, "profile": "ideal", "proto": "Simple"}
+    exact = times(cluster, ("all_reduce", "tree"), classes=True, **asked)
+    monkeypatch.setattr(hop_classes, "MOST_EXACT", int(exact.classes / part))
+    found = times(cluster, ("all_reduce", "tree"), classes=True, **asked)
+    assert ("nearly" in found.path) is (exact.classes > hop_classes.TIMES_WHOLE * hop_classes.MOST_EXACT)
+    if "nearly" not in found.path:
+        assert found.time_s == pytest.approx(exact.time_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_classes_are_told_apart_further_for_sizes_with_fewer_chunks(order, monkeypatch):
+    """What was given up for many chunks is taken up again where so many classes have few."""
+    monkeypatch.setattr(hop_classes, "MOST_EXACT", 1500)
+    sizes = ["64K", "512K", "4M"][::order]
+    asked = {"channels": 4, "profile": "ideal", "proto": "Simple", "chunk": "64K"}
+    run = ("all_reduce", "tree")
+    alone = [times("frontier", run, classes=True, nodes=40, size=size, **asked) for size in sizes]
+    monkeypatch.setattr(hops, "LEAST_TRANSFERS", 0)
+    together = simulate("frontier", run[0], sizes, algo=run[1], overrides={"scale_out.nodes": "40"}, **asked).rows
+    assert {"nearly" in row.path for row in together} == {True, False}
+    assert [(row.time_s, row.path, row.classes) for row in together] == [
+        (row.time_s, row.path, row.classes) for row in alone
+    ]
 
 
 @pytest.mark.parametrize("split", ["MOD 8", "DIV 16"])

@@ -12,7 +12,8 @@ from collsim.core.errors import CollsimError
 from collsim.core.operations import operation
 from collsim.library import load_profile
 from collsim.simulation import exchanges, message_classes, plans
-from collsim.simulation.lowering import layout_of, lower, prepare
+from collsim.simulation.lowering import lower
+from collsim.simulation.runs import layout_of, prepare
 from collsim.topology import load_topology
 
 SIZES = ["256K", "64M", "3000000000"]

@@ -21,7 +21,7 @@ from collsim.collectives import ALGORITHMS, ScheduleRequest, algorithm, rings_fo
 from collsim.core.operations import operation
 from collsim.library import Profile, load_profile
 from collsim.schedule import EVERY, Schedule
-from collsim.simulation.lowering import prepare
+from collsim.simulation.runs import prepare
 from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, Wiring, load_topology, parse_topology
 

@@ -116,10 +116,10 @@ def test_every_message_takes_as_long(monkeypatch):
     from collsim.engine import solve
     from collsim.library import load_profile
     from collsim.simulation.concurrent import part_of
-    from collsim.simulation.lowering import prepare
     from collsim.simulation.problems import problem_of
     from collsim.simulation.quotient.pair_kinds import exchange, run_of_pairs
     from collsim.simulation.request.request import ask
+    from collsim.simulation.runs import prepare
     from collsim.simulation.selection import built, request_of
 
     compared = 0

@@ -14,7 +14,7 @@ from collsim.core.operations import operation
 from collsim.library import load_profile
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder, find_faults, verify
 from collsim.schedule.in_network import point_to_point, ranks_of
-from collsim.simulation.lowering import prepare
+from collsim.simulation.runs import prepare
 from collsim.simulation.timing import time_schedule
 from collsim.topology import load_topology
 

@@ -11,8 +11,9 @@ from collsim.schedule import Circles, Orbits
 from collsim.simulation import plans
 from collsim.simulation.alike_ranks import are_alike, laid_once
 from collsim.simulation.concurrent import with_costs, with_lowered
-from collsim.simulation.lowering import lower, prepare
+from collsim.simulation.lowering import lower
 from collsim.simulation.request.request import PROTOCOLS
+from collsim.simulation.runs import prepare
 from collsim.simulation.timing import least_call_s, time_lowered
 from collsim.topology import load_topology
 from collsim.topology.failures.degrade import damaged

@@ -6,8 +6,9 @@ import pytest
 
 from collsim import simulate
 from collsim.library import load_profile
-from collsim.simulation.lowering import lower, prepare
+from collsim.simulation.lowering import lower
 from collsim.simulation.request.request import ask
+from collsim.simulation.runs import prepare
 from collsim.simulation.selection import library_choice, request_of
 from collsim.simulation.timing import base_s, device_time_s, kernel_costs
 from collsim.topology import load_topology

@@ -15,8 +15,8 @@ from collsim.library import load_profile
 from collsim.schedule import ChunksBuilder, Schedule, TransfersBuilder
 from collsim.simulation import concurrent as together
 from collsim.simulation.concurrent import part_of, prepare_groups, time_together
-from collsim.simulation.lowering import prepare
 from collsim.simulation.request.request import ask
+from collsim.simulation.runs import prepare
 from collsim.simulation.selection import request_of
 from collsim.simulation.simulate import simulate
 from collsim.simulation.timing import time_schedule

@@ -15,8 +15,9 @@ from collsim.library import load_profile
 from collsim.library.costs.hosts import USUAL_CALLS
 from collsim.simulation.calls_in_a_row import busiest
 from collsim.simulation.heralds import passes_lines
-from collsim.simulation.lowering import lower, prepare
+from collsim.simulation.lowering import lower
 from collsim.simulation.problems import problem_of
+from collsim.simulation.runs import prepare
 from collsim.simulation.timing import kernel_costs
 from collsim.topology import load_topology
 

@@ -8,8 +8,9 @@ import pytest
 from collsim import simulate
 from collsim.collectives import algorithm
 from collsim.library import load_profile
-from collsim.simulation.lowering import _of_ends, lower, prepare
+from collsim.simulation.lowering import _of_ends, lower
 from collsim.simulation.request.request import ask
+from collsim.simulation.runs import prepare
 from collsim.simulation.selection import built, library_choice, request_of
 from collsim.simulation.timing import kernel_costs
 from collsim.topology import load_topology

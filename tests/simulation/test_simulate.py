@@ -16,8 +16,8 @@ from collsim.engine import Solution
 from collsim.library import load_profile
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder
 from collsim.simulation import lowering, timing
-from collsim.simulation.lowering import prepare
 from collsim.simulation.method import Method
+from collsim.simulation.runs import prepare
 from collsim.simulation.simulate import simulate
 from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, load_topology, zoo_names

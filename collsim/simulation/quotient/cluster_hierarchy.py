@@ -18,7 +18,6 @@ from collsim.fabric.fabric import Float, Int
 from collsim.schedule import EVERY, Transfers
 from collsim.schedule.forms import Chunks
 from collsim.simulation.concurrent import GroupTask, part_of
-from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.problems import problem_of
 from collsim.simulation.quotient.cluster_rings import (
     Critical,
@@ -35,6 +34,7 @@ from collsim.simulation.quotient.cluster_rings import (
 from collsim.simulation.quotient.link_loads import UnitBytes, alike, carried
 from collsim.simulation.quotient.paces import Paces, Road, places_of
 from collsim.simulation.quotient.representatives import Miniature
+from collsim.simulation.runs import LoweredRun
 from collsim.simulation.timing import Timing
 
 __all__ = ["hierarchical_timing"]

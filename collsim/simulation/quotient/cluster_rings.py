@@ -16,12 +16,12 @@ from collsim.core.errors import Fault, UnsupportedError
 from collsim.engine.wavefront import Chain, RingTurn, Row, march, periodic
 from collsim.fabric.fabric import Float, Int
 from collsim.simulation.concurrent import GroupTask, part_of
-from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.method import Method
 from collsim.simulation.problems import problem_of
 from collsim.simulation.quotient.link_loads import carried
 from collsim.simulation.quotient.paces import Paces, Places, Road, Stream, paces_of, places_of
 from collsim.simulation.quotient.representatives import Miniature
+from collsim.simulation.runs import LoweredRun
 from collsim.simulation.time_parts import all_rows, chain_parts
 from collsim.simulation.timing import Timing, base_s, kernel_costs, record_timing, refuse_broken_laws
 

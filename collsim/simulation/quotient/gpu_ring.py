@@ -8,8 +8,8 @@ from collsim.fabric.bounds.lower import find_cuts
 from collsim.fabric.fabric import Float, Int, build_fabric
 from collsim.fabric.routes import Routes
 from collsim.library import Profile
-from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.quotient.representatives import Pairs
+from collsim.simulation.runs import LoweredRun
 from collsim.topology import Topology, Wiring
 
 __all__ = ["run_of_ring"]

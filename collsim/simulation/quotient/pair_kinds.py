@@ -15,8 +15,8 @@ from collsim.fabric.fabric import Int
 from collsim.fabric.routing import Routes
 from collsim.schedule import Schedule, Transfers
 from collsim.schedule.forms import Chunks
-from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.quotient.representatives import Miniature, Pairs
+from collsim.simulation.runs import LoweredRun
 
 __all__ = ["exchange", "run_of_pairs"]
 

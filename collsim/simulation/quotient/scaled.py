@@ -20,7 +20,6 @@ from collsim.fabric.fabric import Float
 from collsim.library import Profile
 from collsim.simulation.concurrent import Party, part_of, time_together
 from collsim.simulation.contest import able, fastest, protocols_for
-from collsim.simulation.lowering import LoweredRun, prepare
 from collsim.simulation.plans import Told, empty_row, loads_of, row_of
 from collsim.simulation.quotient.cluster_hierarchy import hierarchical_timing
 from collsim.simulation.quotient.cluster_rings import OutOfStepError, ring_timing
@@ -31,6 +30,7 @@ from collsim.simulation.quotient.representatives import EXACT_UP_TO, Miniature, 
 from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.result import Row
 from collsim.simulation.rows import named, tables_of
+from collsim.simulation.runs import LoweredRun, prepare
 from collsim.simulation.selection import request_of
 from collsim.simulation.timing import Timing
 from collsim.topology import Topology

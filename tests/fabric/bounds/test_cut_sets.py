@@ -15,7 +15,7 @@ from collsim.fabric.bounds.cut_sets import Sides, sparse_capacities, sparse_side
 from collsim.fabric.bounds.lower import _capacities, find_cuts, lower_bound
 from collsim.fabric.fabric import build_fabric
 from collsim.library import load_profile
-from collsim.simulation.lowering import prepare
+from collsim.simulation.runs import prepare
 from collsim.topology import load_topology
 from collsim.topology.failures.degrade import damaged
 

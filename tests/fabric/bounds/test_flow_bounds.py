@@ -16,7 +16,7 @@ from collsim.fabric.bounds.flow_bounds import BoundFlows, find_flows, flow_bound
 from collsim.fabric.bounds.lower import lower_bound
 from collsim.fabric.fabric import build_fabric
 from collsim.library import load_profile
-from collsim.simulation.lowering import prepare
+from collsim.simulation.runs import prepare
 from collsim.simulation.simulate import simulate
 from collsim.topology import Topology, load_topology, parse_topology
 

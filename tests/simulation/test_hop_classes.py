@@ -43,7 +43,7 @@ ALONE = (
     ({"topo": "alps", "nodes": 64, "algo": "tree", "size": ["1M", "64M", "256M"]}, 40_000),
     ({"topo": "h100_rail", "nodes": 12, "algo": "tree", "size": ["4M", "256M"]}, 5_000),
     ({"topo": "polaris", "nodes": 24, "op": "broadcast", "algo": "ring", "size": ["1M", "64M"]}, 8_000),
-    ({"topo": "alps", "nodes": 640, "size": ["512M", "1G"]}, None),
+    ({"topo": "alps", "nodes": 640, "size": ["1G", "2G"]}, None),
 )
 """Runs, and how many kinds of links their hops may cross: of so few nodes as many as some of the sizes do."""
 

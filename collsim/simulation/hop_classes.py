@@ -147,25 +147,24 @@ def _told_apart(rows: Rows, run: LoweredRun, rounds: int | None) -> Classes:
     """
     known = _known(rows, run).known
     if (rounds, False) not in known:
-        found = _of_links(rows, run, rounds, few_links=False)
+        found = _with_waits(rows, run, rounds)
         if rounds is not None and len(found.link) > MOST_NEAR_HOPS:  # of no use at any size, and large
-            found = known[rounds, True] = _of_links(rows, run, rounds, few_links=True)
+            found = known[rounds, True] = _over_few_links(rows, run, found)
         known[rounds, False] = found
     found = known[rounds, False]
     if rounds is None or found.few_links or _hops_of_all(found, rows) <= MOST_NEAR_HOPS:
         return found
     if (rounds, True) not in known:
-        known[rounds, True] = _of_links(rows, run, rounds, few_links=True)
+        known[rounds, True] = _over_few_links(rows, run, found)
     return known[rounds, True]
 
 
-def _of_links(rows: Rows, run: LoweredRun, rounds: int | None, *, few_links: bool) -> Classes:
-    """Return the classes of rows by so many waits, and of links by the same or by what they carry only."""
+def _over_few_links(rows: Rows, run: LoweredRun, classes: Classes) -> Classes:
+    """Return the same classes of rows over links that are told apart by what they carry only."""
     told, _, _, kept = _known(rows, run)
-    of_row, of_link = (part.astype(np.int64) for part in _parted(rows, run, rounds)[:2])
-    if few_links:
-        of_link = _nearly_alike(told, alike_hops(told, 0, MOST_EXACT, kept)[1])
-    return _with_waits(rows, told, of_row, of_link, rounds)._replace(few_links=few_links)
+    of_link = _nearly_alike(told, alike_hops(told, 0, MOST_EXACT, kept)[1])
+    crossed = _crossed(rows.hops, told, classes.of_row, of_link)
+    return classes._replace(**crossed._asdict(), few_links=True)
 
 
 def _hops_of_all(classes: Classes, rows: Rows) -> int:
@@ -298,13 +297,19 @@ def _sole_ends(taken: Routes, owner: Int, n_links: int, ends: tuple[Int, Int]) -
     return found
 
 
-def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, rounds: int | None) -> Classes:
-    """Return the classes by so many waits with what they take of links and wait for."""
-    hops, first = rows.hops, firsts(of_row)
-    n_links = len(hops.run.trunk_capacity_Bps)
-    of_link = of_link[:n_links]
-    n_classes, n_kinds = len(first), int(of_link.max(initial=0)) + 1
-    members = np.bincount(of_link, minlength=n_kinds)
+class _Crossed(NamedTuple):
+    """What classes cross, as in `Classes`."""
+
+    of_link: Int
+    ptr: Int
+    link: Int
+    weight: Float
+
+
+def _crossed(hops: HopWays, told: Hops, of_row: Int, of_link: Int) -> _Crossed:
+    """Return what one row of each class takes of one link of each class."""
+    of_link = of_link[: len(hops.run.trunk_capacity_Bps)]  # others are ends that rows have in common
+    n_kinds = int(of_link.max(initial=0)) + 1
     routes = _used_routes(hops)[0]
     kind = _kinds_of_routes(routes, of_link)
     stands = firsts(kind)
@@ -315,7 +320,15 @@ def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, rounds: int |
     key = np.repeat(owner, np.diff(ptr)) * n_kinds + of_link[routes.link[entry]]
     cell, place = np.unique(key, return_inverse=True)
     taken = routes.weight[entry] * np.repeat(count, np.diff(ptr))
-    weight = np.bincount(place, taken, len(cell)).astype(np.float64) / members[cell % n_kinds]
+    row, link = np.divmod(cell, n_kinds)
+    weight = np.bincount(place, taken, len(cell)).astype(np.float64) / np.bincount(of_link, minlength=n_kinds)[link]
+    return _Crossed(of_link, pointers(np.bincount(row, minlength=int(of_row.max(initial=-1)) + 1)), link, weight)
+
+
+def _with_waits(rows: Rows, run: LoweredRun, rounds: int | None) -> Classes:
+    """Return the classes by so many waits with what they take of links and wait for."""
+    told, hops, parted = _known(rows, run).told, rows.hops, _parted(rows, run, rounds)
+    of_row, first, n_classes = parted.of_row.astype(np.int64), parted.first, len(parted.first)
     wait_ptr, entry = entries_of(told.wait_ptr, first)
     waiter = np.repeat(np.arange(n_classes), np.diff(wait_ptr))
     for_whom, by_whom = told.wait[entry], first[waiter]
@@ -328,9 +341,16 @@ def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, rounds: int |
     pair, late = np.divmod(waits >> 1, most)
     waiter, wait = np.divmod(pair, n_classes)
     return Classes(
-        of_row, of_link, first, rounds, pointers(np.bincount(cell // n_kinds, minlength=n_classes)), cell % n_kinds,
-        weight, pointers(np.bincount(waiter, minlength=n_classes)), wait, late, (waits & 1) > 0, Busy(rows, first),
-    )  # fmt: skip
+        of_row=of_row,
+        first=first,
+        rounds=rounds,
+        wait_ptr=pointers(np.bincount(waiter, minlength=n_classes)),
+        wait=wait,
+        lag=late,
+        tells=(waits & 1) > 0,
+        busy=Busy(rows, first),
+        **_crossed(hops, told, of_row, parted.of_link.astype(np.int64))._asdict(),
+    )
 
 
 def _kinds_of_routes(routes: Routes, of_link: Int) -> Int:

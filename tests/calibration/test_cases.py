@@ -7,6 +7,7 @@ import pytest
 from collsim.calibration import cases
 from collsim.calibration.cases import Skipped, read_cases, read_sections, used_time_s
 from collsim.core.errors import InputError
+from collsim.core.operations import OPERATIONS
 from collsim.simulation.request.matrices import load_byte_matrix
 
 from .made_logs import log_text
@@ -40,6 +41,14 @@ def test_header_and_columns_become_a_case(write):
 def test_root_of_a_rooted_operation(write):
     assert only_case(write(log_text("broadcast", root=3))).root == 3
     assert only_case(write(log_text("all_gather", root=3))).root == 0  # printed by old versions, means nothing
+
+
+@pytest.mark.parametrize("op", sorted({*OPERATIONS} - {"all_to_all_v"}))
+@pytest.mark.parametrize("printed", [-1, 0, 1, 3])
+def test_a_root_that_is_no_rank_is_the_first(write, op, printed):
+    """Of 4 ranks; -1 stands for none, and what is printed of an operation without a root means nothing."""
+    rooted = op in ("broadcast", "reduce", "gather", "scatter")
+    assert only_case(write(log_text(op, root=printed))).root == (printed if rooted and printed > 0 else 0)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,16 @@ def test_error_lists_its_faults():
     assert str(error) == "-a: one\ntwo"
 
 
+@pytest.mark.parametrize("part", ["what", "where", "hint"])
+@pytest.mark.parametrize("length", [59, 60, 61, 399, 401, 5000])
+def test_words_that_no_path_is_as_long_as_are_cut_to_their_first_60_characters(part, length):
+    word = ("abcdefghij" * 500)[:length]
+    shown = word if length < 400 else word[:60] + "..."
+    sentence = f"say {{0}} and {'more ' * 100}of {{0}}"  # long itself, of short words
+    for text in ("{0}", sentence):
+        assert getattr(Fault(**{"what": "wrong", part: text.format(word)}), part) == text.format(shown)
+
+
 @pytest.mark.parametrize("name", [name for name in errors.__all__ if name.endswith("Error")])
 def test_every_error_is_a_collsim_error_with_an_exit_code(name):
     kind = getattr(errors, name)

@@ -21,6 +21,7 @@ from collsim.engine import (
     solve,
     solve_reference,
 )
+from collsim.engine.rates import rates_over_time
 from collsim.engine.reference import fair_rates
 
 from ..property.made_problems import ring
@@ -98,6 +99,13 @@ CASES = {
     "one predecessor twice": ([1.0], [flow([0], 1), flow([0], 1, after=[0, 0])], [1.0, 2.0]),
     "nothing": ([1.0], [], []),
 }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rates_over_time_end_when_worked_out_by_hand(name):
+    capacity, transfers, finish_s = CASES[name]
+    _, _, found_s, _ = rates_over_time(problem(capacity, transfers))
+    assert found_s == pytest.approx(finish_s, rel=1e-14)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -1,17 +1,19 @@
 """Explanations: parts that sum to the time, each one what its removal gains, and what-ifs that are what they say."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from collsim import explain, simulate
+from collsim import compare, explain, simulate
 from collsim.core.errors import Fault, InputError, ModelError, SpecError
 from collsim.explanation import gathering
 from collsim.explanation.account import checked
 from collsim.explanation.bench import answered
 from collsim.explanation.changes import MOST_CHANNELS, _of_channels, changed_arguments, changes_of
 from collsim.explanation.chosen import chosen_of
+from collsim.explanation.contents import Document
 from collsim.explanation.findings import KINDS
 from collsim.explanation.gathering import asked_of
 from collsim.explanation.removals import OVERLAP, REMOVALS
@@ -358,6 +360,31 @@ def test_a_run_without_an_explanation_says_why_in_a_note(tmp_path, monkeypatch):
     found = gathering.gather([file], lambda document, name: None)
     assert found.notes == (f"{file}: all_gather is not explained: too large",)
     assert found.explanations == ()
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    """Two operations by two sizes on two systems, as a document."""
+    ops, sizes = ["all_gather", "all_reduce"], ["1M", "4M"]
+    return json.loads(compare(["hgx_h100", "mi300x_ubb8"], ops, sizes, profile="ideal").to_json())
+
+
+@pytest.mark.parametrize("rows", [range(1), range(2), range(4), range(1, 3), range(3, 0, -1)])
+@pytest.mark.parametrize("unanswered", [0, 1, 4])
+def test_of_a_comparison_the_first_operation_that_a_system_answers_is_explained(comparison, rows, unanswered):
+    """At its largest size; of some rows in any order, the second system answers none of the first, or none at all."""
+    chosen = [comparison["rows"][row] for row in rows]
+    chosen = [{**row, "runs": [row["runs"][0], row["runs"][1] if at >= unanswered else None]}
+              for at, row in enumerate(chosen)]  # fmt: skip
+    told = gathering._runs(Document("a.json", {**comparison, "rows": chosen}))
+    expected = []
+    for name, first in (("hgx_h100", 0), ("mi300x_ubb8", unanswered)):
+        answered = [(row // 2, row % 2) for row in rows[first:]]  # operation and size
+        if answered:
+            op = answered[0][0]
+            size = max(size for each, size in answered if each == op)
+            expected.append((name, ("all_gather", "all_reduce")[op], (2**20, 2**22)[size]))
+    assert [(run["topo"], run["op"], run["size"]) for run in told] == expected
 
 
 @pytest.mark.parametrize("op", [None, "all_reduce"])

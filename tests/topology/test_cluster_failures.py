@@ -108,6 +108,22 @@ def test_one_of_two_adapters() -> None:
     assert result.topology["damage"]["effects"] == ["n0.gpu1 keeps 1 of 2 adapters"]
 
 
+@pytest.mark.parametrize("per_gpu", [1, 2])
+@pytest.mark.parametrize("gone", range(1, 9))
+@pytest.mark.parametrize("failed", [0, 1, 6])
+def test_a_node_is_alone_when_its_last_adapter_is_gone(per_gpu: int, gone: int, failed: int) -> None:
+    """Node 1 loses all adapters of its first GPUs, and its last GPUs with theirs; others serve while there is one."""
+    two = load_topology("hgx_h100", [f"nic.per_gpu={per_gpu}"], scale_out={"nodes": 2, "fabric": "fat_tree"})
+    names = [f"n1.gpu{gpu}" for gpu in range(min(gone, 8 - failed))]
+    lost = [f"nic:n1.nic{nic}" for nic in range(gone * per_gpu)]
+    damage = damaged(two, [*lost, *(f"gpu:n1.gpu{gpu}" for gpu in range(8 - failed, 8))]).damage
+    assert damage
+    then = "messages go through those of other GPUs of the node" if gone < 8 - failed else "node is alone"
+    listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    has = "has no adapter: its" if len(names) == 1 else "have no adapter: their"
+    assert [each for each in damage.effects if "adapter" in each] == [f"{listed} {has} {then}"]
+
+
 def test_a_gpu_without_links_uses_the_network() -> None:
     fabric = build_fabric(damaged(RAIL, "link:n0.gpu3-n0.nvsw*"), range(16))
     routes = find_routes(fabric)

@@ -27,8 +27,8 @@ to 16 MiB pass twice to three times as fast)."""
 EAGER_BYTES = 16384
 """What of a message leaves before its receiver answers, so that the host copies it; the adapter of the receiver reads
 the rest itself (fi_cxi(7), FI_CXI_RDZV_GET_MIN; FI_CXI_RDZV_THRESHOLD as it comes, libfabric prov/cxi)."""
-CHUNKS_TOGETHER = {"slingshot": 2}
-"""By network: so many chunks of a tree of Simple pass all of its hops, also those inside a node, as if they were one.
+CHUNKS_TOGETHER = {("slingshot", "tree", "Simple"): 2}
+"""By network, algorithm and protocol: so many chunks pass all hops, also those inside a node, as if they were one.
 Measured, why is not known: over libfabric's provider for Slingshot the second chunk of a channel takes as long as the
 first did on its whole way, on 2, 4 and 8 nodes of Alps and on 2 of Polaris alike, with NCCL 2.18 and 2.23 and two
 plug-ins; later ones follow as fast as adapters carry them. Trees of LL128 over InfiniBand and EFA do not show it."""

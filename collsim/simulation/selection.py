@@ -283,10 +283,10 @@ def _chunk_bytes(
         by_chunk = over_nodes and request.op.name in PASSED_ON
         least = LL_PASS_BYTES if cut_through and not by_chunk else choice.chunk_bytes
         return max(least, -(-whole // MOST_PASSES)) if picked.pipelined else whole
-    if not over_nodes or not run.profile.network.families:
+    cluster = run.topology.cluster
+    if cluster is None or not over_nodes or not run.profile.network.families:
         return choice.chunk_bytes
-    assert run.topology.cluster is not None
-    return choice.chunk_bytes * CHUNKS_TOGETHER.get((run.topology.cluster.spec.network, picked.name, choice.proto), 1)
+    return choice.chunk_bytes * CHUNKS_TOGETHER.get((cluster.spec.network, picked.name, choice.proto), 1)
 
 
 def turns_sharp_on(question: Request) -> bool:

@@ -195,6 +195,13 @@ class Explanation:
         return self.row.time_s
 
     @property
+    def tiers_told(self) -> str:
+        """What is to be said of tiers; empty if nothing."""
+        if not self.row.method.part_delay:
+            return ""
+        return "links are shown as on the machine in order, all but the busiest of them, which is as slow as it is"
+
+    @property
     def best(self) -> WhatIf | None:
         """The change that gains most; None if none gains anything."""
         first = self.what_ifs[0] if self.what_ifs else None

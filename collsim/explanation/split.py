@@ -42,7 +42,12 @@ def parts_of(bench: Bench, in_order: Bench | None = None) -> tuple[Part, ...]:
     if in_order is not None:
         damage, late_s = bench.asked.topology.damage, bench.row.time_s - in_order.row.time_s
         assert damage is not None
-        return _sorted([*parts_of(in_order), Part("failures", f"delay by what has failed: {damage.summary}", late_s)])
+        title, more_s = (
+            f"delay by what has failed: {damage.summary}",
+            bench.row.lower_bound_s - in_order.row.lower_bound_s,
+        )
+        note = f"the bound is {format_time(more_s)} longer by it" if more_s > NONE * bench.row.time_s else ""
+        return _sorted([*parts_of(in_order), Part("failures", title, late_s, note=note)])
     try:
         return split_of(bench)
     except InternalError:  # without caps, overlapping calls are too short for what a link carries

@@ -39,6 +39,7 @@ def explanation_text(found: Explanation) -> str:
         lines += ["", "What it sends", *_table(PHASES, found.phases)]
     if found.tiers:
         lines += ["", "Over which links", *_table(TIERS, found.tiers)]
+        lines += [f"  {line}" for line in wrapped(found.tiers_told)] if found.tiers_told else []
     lines += ["", *_parts(found)]
     if found.what_ifs:
         lines += ["", *_what_ifs(found)]

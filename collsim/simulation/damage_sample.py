@@ -14,7 +14,7 @@ from collsim.fabric.fabric import Float, Int
 from collsim.simulation.runs import IN_ORDER, LoweredRun, layout_of, prepare
 from collsim.topology import Topology
 
-__all__ = ["Narrowed", "Sample", "joins_switches", "sample_of"]
+__all__ = ["Narrowed", "Sample", "joins_switches", "sample_of", "slower_links"]
 
 MOST_RANKS, MOST_UNEVEN, MOST_STRAIGHT = 512, 256, 64
 """Ranks of a sample: with relays, where many messages are alike; the same where nodes are wired inside, which takes
@@ -149,6 +149,17 @@ def _changed_links(topology: Topology) -> Int:
     assert topology.damage is not None
     changed, place = topology.damage.changed, topology.damage.changed_place
     return np.asarray(topology.damage.healthy.wiring.find_links(changed.src, changed.dst) + place)
+
+
+def slower_links(topology: Topology) -> tuple[Int, Float]:
+    """Return int64[n] and float64[n]: links that are slower and have all their cables, and which part of the rate is
+    left; numbers are those in order.
+    """
+    assert topology.damage is not None
+    changed, wiring, link = topology.damage.changed, topology.damage.healthy.wiring, _changed_links(topology)
+    share = changed.bandwidth_Bps / wiring.link_bandwidth_Bps[link]
+    slower = np.flatnonzero((share < 1) & (changed.parallel == wiring.link_count[link]))
+    return link[slower], share[slower]
 
 
 def _changed(topology: Topology) -> Int:

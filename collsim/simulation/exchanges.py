@@ -428,7 +428,8 @@ def _kinds_of_links(fabric: Fabric) -> tuple[Int, Float, Int]:
     both = (src >= first) & (dst >= first)
     apart = np.where(both, (group[dst] - group[src]) % n_groups, 0)
     kind_of = np.zeros(len(src), dtype=np.int64)
-    for column in (sort[src], sort[dst], src < dst, np.round(fabric.capacity_Bps), apart):
+    upwards = (src < dst) & (dst >= wiring.n_gpus)  # GPUs of a node are joined to each other in both directions alike
+    for column in (sort[src], sort[dst], upwards, np.round(fabric.capacity_Bps), apart):
         values, place = distinct(column.astype(np.int64))
         kind_of = distinct(kind_of * len(values) + place)[1]
     capacity_Bps = np.bincount(kind_of, fabric.capacity_Bps) / np.bincount(kind_of)

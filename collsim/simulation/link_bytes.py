@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collsim.schedule import Schedule
+    from collsim.simulation.limits import HurtLink
     from collsim.topology import Wiring
 
 __all__ = ["Flows", "LinkBytes", "Sent", "Spans", "Tier"]
@@ -131,6 +132,8 @@ class LinkBytes:
         When its transfers waited and flowed.
     flows : Flows or None
         Every transfer of all groups with exact rates, where they were asked for.
+    hurt : HurtLink or None
+        The link by which what has failed delays, where all else is as in order.
     """
 
     wiring: Wiring
@@ -141,6 +144,7 @@ class LinkBytes:
     schedule: Schedule | None = None
     spans: Spans | None = None
     flows: Flows | None = None
+    hurt: HurtLink | None = None
 
     @cached_property
     def busy_s(self) -> Float:
@@ -189,7 +193,7 @@ class LinkBytes:
                     float(self.capacity_Bps[top]),
                 )
             )  # fmt: skip
-        return found
+        return found if self.hurt is None else [_with(self.hurt, tier, time_s) for tier in found]
 
     def _kinds(self) -> tuple[list[str], Int]:
         """Return the names of tiers, and int64[n_links], the tier of each link."""
@@ -202,6 +206,14 @@ class LinkBytes:
         order = np.argsort(first)
         names = [f"{distinct[int(keys[i]) // len(distinct)]}->{distinct[int(keys[i]) % len(distinct)]}" for i in order]
         return names, np.asarray(place[which], dtype=np.int64)
+
+
+def _with(hurt: HurtLink, tier: Tier, time_s: float) -> Tier:
+    """Return a tier with the link that is *hurt* as its busiest, if it is."""
+    busiest = hurt.utilisation(time_s)
+    if busiest <= tier.busiest or tier.name != "->".join(map(kind_of, hurt.name.split("->"))):
+        return tier
+    return replace(tier, busiest=busiest, link=hurt.name, capacity_Bps=hurt.rate_Bps or tier.capacity_Bps)
 
 
 def kind_of(name: str) -> str:

@@ -30,7 +30,7 @@ from collsim.simulation.limits import busy
 from collsim.simulation.lowering import relaid
 from collsim.simulation.method import Method
 from collsim.simulation.request.request import Request
-from collsim.simulation.result import LinkLoad, Refusal, Row
+from collsim.simulation.result import Limit, LinkLoad, Refusal, Row
 from collsim.simulation.runs import LoweredRun
 from collsim.simulation.selection import ByPlugin, built, refuse_damaged
 from collsim.simulation.tiers import algorithm_bound_s, tiers_of
@@ -344,17 +344,21 @@ def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
     members = _members(timing, run)
     low_s, high_s = timing.bracket_s or (None, None)
+    own_bound_s = algorithm_bound_s(run.fabric, timing.link_bytes)
+    if timing.method.part_delay:  # loads are those in order
+        own_bound_s = max(own_bound_s, timing.bound.time_s, timing.hurt.line_s if timing.hurt else 0.0)
+    hurt = None if timing.hurt is None else timing.hurt.limit(0.0, timing.time_s)
     return replace(
         empty,
         time_s=timing.time_s,
         lower_bound_s=timing.bound.time_s,
         bound=timing.bound.name,
-        bottleneck=_busiest(utilisation, run.fabric),
+        bottleneck=_busiest(utilisation, run.fabric, hurt),
         critical_s=timing.critical_s,
         limits=busy(timing.limits, utilisation, members),
         tiers=tiers_of(run.fabric, timing.link_bytes, members, run.found),
-        algo_bound_s=algorithm_bound_s(run.fabric, timing.link_bytes),
-        bottleneck_links=int(members[utilisation >= utilisation.max() * (1 - EQUALLY_BUSY)].sum()),
+        algo_bound_s=own_bound_s,
+        bottleneck_links=_alike(utilisation, members, hurt),
         method=timing.method,
         tolerance=timing.tolerance,
         perturbed=timing.perturbed,
@@ -371,7 +375,9 @@ def loads_of(timing: Timing, run: LoweredRun, schedule: Schedule | None = None) 
 
     fabric, members = run.fabric, _members(timing, run)
     capacity_Bps, ranks = fabric.capacity_Bps, fabric.rank_node
-    return LinkBytes(fabric.wiring, timing.link_bytes, capacity_Bps, members, ranks, schedule, timing.spans)
+    return LinkBytes(
+        fabric.wiring, timing.link_bytes, capacity_Bps, members, ranks, schedule, timing.spans, hurt=timing.hurt
+    )
 
 
 def _members(timing: Timing, run: LoweredRun) -> Int:
@@ -380,12 +386,24 @@ def _members(timing: Timing, run: LoweredRun) -> Int:
     return np.ones(len(timing.link_bytes), dtype=np.int64) if members is None else members
 
 
-def _busiest(utilisation: Float, fabric: Fabric) -> tuple[LinkLoad, ...]:
-    """Return the busiest links, busiest first."""
+def _busiest(utilisation: Float, fabric: Fabric, hurt: Limit | None) -> tuple[LinkLoad, ...]:
+    """Return the busiest links, busiest first; one that is *hurt* as busy as it is."""
     order = np.argsort(-np.round(utilisation, 9), kind="stable")[:MOST_LINKS]
-    return tuple(
-        LinkLoad(fabric.wiring.link_name(int(i)), min(float(utilisation[i]), 1.0)) for i in order if utilisation[i] > 0
-    )
+    found = {
+        fabric.wiring.link_name(int(i)): min(float(utilisation[i]), 1.0) for i in order.tolist() if utilisation[i] > 0
+    }
+    if hurt is not None and hurt.utilisation is not None:
+        found[hurt.name] = hurt.utilisation
+        found = dict(sorted(found.items(), key=lambda entry: -entry[1])[:MOST_LINKS])
+    return tuple(LinkLoad(*entry) for entry in found.items())
+
+
+def _alike(utilisation: Float, members: Int, hurt: Limit | None) -> int:
+    """Return how many links are as busy as the busiest, which may be one that is *hurt*."""
+    most = float(utilisation.max())
+    if hurt is not None and hurt.utilisation is not None and hurt.utilisation > most:
+        return hurt.links
+    return int(members[utilisation >= most * (1 - EQUALLY_BUSY)].sum())
 
 
 def empty_row(request: ScheduleRequest, requested_bytes: int, question: Request, groups: int = 1) -> Row:

@@ -215,13 +215,16 @@ class Row:
     @property
     def limited_by(self) -> str:
         """What limits, in words: the largest part of the time, and with it the wires if they would count at half rate;
-        beside wires the largest constant, if as much as a third follows it.
+        beside wires the largest constant, if as much as a third follows it. Where what has failed delays, its link has
+        a part of its own, and both wires are told.
         """
         if not self.limits or self.time_s <= 0:
             return "none"
         first, *others = self.limits
         told = [first, *(each for each in others if each.kind != first.kind and self._counts(each))]
-        return ", ".join(each.words(self.time_s) for each in told[:2])
+        wires = [each for each in self.limits if each.utilisation is not None]
+        by_delay = [each for each in wires if each not in told[:2]] if len(wires) > 1 else []
+        return ", ".join(each.words(self.time_s) for each in (*told[:2], *by_delay))
 
     limit = old_name("limit", "limited_by")
 

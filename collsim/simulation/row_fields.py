@@ -145,7 +145,8 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "algo_bound_s", FIGURE,
-        "what the busiest link needs for its bytes at line rate: the algorithm that ran is never faster, others may be",
+        "what the busiest link needs for its bytes at line rate: the algorithm that ran is never faster, others may "
+        "be; no less than the bound, and at least what a slower link needs, if `path` has `delay of a part`",
     ),
     Field("efficiency", {**FIGURE, "maximum": 1.000000001}, "lower bound over time"),
     Field(
@@ -193,8 +194,9 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "bracket_lo_s", ABOVE_ZERO_OR_NONE,
         "time that the load of the busiest link asks for, the lower of [both sides]"
-        "(irregular.md#times-on-both-sides); `time_s` if the row is exact; without what failed if `path` has `delay of "
-        "a part`; as much sooner as `path` says with `to`; else `null` without `--bracket`",
+        "(irregular.md#times-on-both-sides); `time_s` if the row is exact; without what failed, or what a slower link "
+        "needs if that is longer, if `path` has `delay of a part`; as much sooner "
+        "as `path` says with `to`; else `null` without `--bracket`",
     ),
     Field(
         "bracket_hi_s", ABOVE_ZERO_OR_NONE,

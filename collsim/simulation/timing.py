@@ -44,7 +44,7 @@ from collsim.simulation.demand import (
 )
 from collsim.simulation.heralds import passes_lines, without_heralds
 from collsim.simulation.hops import laid
-from collsim.simulation.limits import limits_of
+from collsim.simulation.limits import HurtLink, limits_of
 from collsim.simulation.lowering import Lowered
 from collsim.simulation.method import Method
 from collsim.simulation.problems import deadlock_faults, problem_of, wire_copies
@@ -99,7 +99,7 @@ class Timing:
     *simulated* is for how many transfers, *solves* how often rates were shared.
     *tolerance*, *perturbed* and *raised_s* are those of the engine's solution; *bracket_s* are times on both sides.
     *link_members* is how many links of a machine each link stands for, if the run does not say. *spans* is when the
-    transfers that were simulated flowed.
+    transfers that were simulated flowed. *hurt* is the link by which what has failed delays.
     """
 
     time_s: float
@@ -116,6 +116,7 @@ class Timing:
     link_members: Int | None = None
     limits: tuple[tuple[Limit, int | None], ...] = ()
     spans: Spans | None = None
+    hurt: HurtLink | None = None
 
 
 def time_schedule(schedule: Schedule, run: LoweredRun, proto: str = "Simple", dtype: str = "float") -> Timing:

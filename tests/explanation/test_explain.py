@@ -8,6 +8,7 @@ import pytest
 
 from collsim import compare, explain, simulate
 from collsim.core.errors import Fault, InputError, ModelError, SpecError
+from collsim.core.units import format_time
 from collsim.explanation import gathering
 from collsim.explanation.account import checked
 from collsim.explanation.bench import answered
@@ -325,6 +326,22 @@ def test_what_ifs_ask_for_what_they_say():
     never = {"no oversubscription", "nothing failed", "calls of a captured graph", "registered buffers"}
     never |= {"switches between the nodes add (SHARP)"}
     assert not never & {*plain}
+
+
+def test_links_limit_and_bound_of_a_delay_agree():
+    """The table had the slow cables as fast and as idle as in order, and two bounds stood side by side unexplained."""
+    asked = {"topo": "h100_rail", "op": "all_to_all", "size": "64M", "nodes": 129, "what_ifs": False}
+    found = explain(**asked, degrade={"leaf:leaf0": "10%"})
+    (wire,) = [limit for limit in found.row.limits if limit.utilisation is not None]
+    busiest = max(found.tiers, key=lambda tier: tier.busiest)
+    assert (busiest.link, busiest.busiest) == (wire.name, wire.utilisation)
+    assert busiest.capacity_Bps == pytest.approx(4.875e9)
+    assert found.tiers_told in " ".join(explanation_text(found).split())
+    assert not explain(**asked).tiers_told
+    (late,) = [part for part in found.parts if part.kind == "failures"]
+    more_s = found.row.lower_bound_s - found.total("bound")
+    assert more_s > 0
+    assert format_time(more_s) in late.note
 
 
 def test_a_delay_by_what_has_failed_is_a_part_of_its_own():

@@ -134,3 +134,49 @@ def test_a_sample_has_damaged_nodes_of_every_loss_and_no_node_twice(n, hurt):
     assert chosen.tolist() == sorted(chosen.tolist())
     assert hurt[-1] in chosen
     assert (lost[chosen] > 0).sum() <= max(n // 4, n - int((lost == 0).sum()), 1)
+
+
+LARGE = [
+    ("h100_rail", 129, {"nic:n3.nic5": "10%"}, "n3.nic5", 48.75e9 / 10),
+    ("h100_rail", 256, {"link:n0.gpu0-n0.nvsw0": "10%"}, "n0.gpu0", 125e9 / 10),
+    ("mi355x_pollara", 256, {"link:n0.gpu0-n0.gpu1": "10%"}, "n0.gpu", 76.8e9 / 10),
+]
+
+
+@pytest.mark.parametrize(("topo", "nodes", "degraded", "name", "rate_Bps"), LARGE)
+def test_what_is_slower_owns_its_delay_and_the_wires_what_they_take_in_order(topo, nodes, degraded, name, rate_Bps):
+    asked = {"size": "256M", "nodes": nodes}
+    row, order = (simulate(topo, "all_to_all", degrade=more, **asked).rows[0] for more in (degraded, {}))
+    delay_s = row.time_s - order.time_s
+    wires = {limit.name: limit for limit in row.limits if limit.utilisation is not None}
+    (own,) = [limit for link, limit in wires.items() if name in link]
+    in_order = next(limit for limit in order.limits if limit.utilisation is not None)
+    beside = in_order.name in wires
+    assert own.time_s == pytest.approx(delay_s + (0.0 if beside else in_order.time_s), rel=1e-6)
+    assert not beside or wires[in_order.name].time_s == pytest.approx(in_order.time_s, rel=1e-9)
+    assert own.name in row.limited_by
+    assert row.bottleneck[0].utilisation == pytest.approx(max(limit.utilisation for limit in wires.values()), rel=1e-6)
+
+
+def test_bounds_and_sides_know_what_a_slower_link_needs(monkeypatch):
+    """Of the machine in order the busiest link needs a tenth of it; nodes simulated one by one show it anyway."""
+    for exact, found in zip(*both(monkeypatch, degrade={"nic:n3.nic5": "10%"}), strict=True):
+        assert found.algo_bound_s == pytest.approx(exact.algo_bound_s, rel=1e-6)
+        assert exact.bottleneck[0].link in {"n3.nic5->leaf5", "leaf5->n3.nic5"}
+        needs_s = exact.bottleneck[0].utilisation * exact.time_s
+        assert found.bottleneck[0].utilisation * found.time_s == pytest.approx(needs_s, rel=1e-6)
+        assert found.algo_bound_s <= found.bracket_lo_s * (1 + 1e-9)
+        assert found.bracket_lo_s >= needs_s * (1 - 1e-6)
+        assert [found.bottleneck[0].utilisation] == [each.utilisation for each in found.limits if each.utilisation]
+        assert found.bottleneck_links == 2
+
+
+@pytest.mark.parametrize("broken", [{"fail": "nic:n3.nic5"}, {"degrade": {"nic:n3.nic5": "10%"}}])
+def test_no_bound_of_its_own_is_below_that_of_all(broken):
+    row = simulate("h100_rail", "all_to_all", "64M", nodes=129, **broken).rows[0]
+    assert row.lower_bound_s <= row.algo_bound_s <= row.time_s
+
+
+def test_without_delay_is_the_time_in_order():
+    row = simulate("h100_rail", "all_to_all", "64M", nodes=256, degrade={"link:n0.gpu0-n0.nvsw0": "10%"}).rows[0]
+    assert row.bracket_lo_s == row.healthy_time_s

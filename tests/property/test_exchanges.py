@@ -67,3 +67,15 @@ def test_one_channel_says_that_ranks_fall_out_of_step(topo):
     assert row.path.endswith("nearly alike, reference, to 20%")
     assert row.time_s > every.time_s * 1.05
     assert row.bracket_lo_s < every.time_s < row.bracket_hi_s
+
+
+@pytest.mark.parametrize("topo", ["mi355x_pollara", "mi325x_thor2"])
+def test_gpus_joined_to_each_other_send_as_much_in_both_directions(topo, monkeypatch):
+    """Links to later GPUs had seven times the bytes of those to earlier ones, and calls took up to 2.5 % too long."""
+    monkeypatch.setattr(exchanges, "LEAST_UNEVEN", 0)
+    asked = {"size": "256M", "nodes": 33, "algo": "nccl_pxn"}
+    found, every = (simulate(topo, "all_to_all", reduce=reduce, **asked).rows[0] for reduce in (True, False))
+    assert "nearly alike" in found.path
+    sent, whole = ({tier.tier: tier.sent_bytes for tier in row.tiers}["node"] for row in (found, every))
+    assert sent == pytest.approx(whole, rel=1e-6)
+    assert found.time_s == pytest.approx(every.time_s, rel=0.005)

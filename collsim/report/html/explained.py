@@ -69,6 +69,8 @@ def _sections(found: Explanation) -> Iterator[str]:
         yield figure(picture, f"Limited by: {escape(row.limited_by)}.")
     if found.tiers:
         yield _tiers(found)
+    if found.tiers_told:
+        yield f'<p class="doubt">{escape(found.tiers_told)}</p>'
     yield "<h3>What ran, and why</h3>"
     yield from _chosen(found)
     yield from _timeline(found)

@@ -304,9 +304,9 @@ def _reason_to_skip(test: Test) -> str | None:
     if not len(test.rows):
         return "" if test.first_line and not op else "; ".join(test.warnings) or "no usable row"
     reasons = (
-        (op is None, f"{test.no_op or 'the log does not say which operation this is'}: add --op"),
+        (op is None, _asking(test.no_op or "the log does not say which operation this is", "--op")),
         (op not in OPERATIONS, f"{op} is not modelled"),
-        (ranks is None, "the log does not say how many ranks there are: add --ranks"),
+        (ranks is None, _asking(test.no_ranks or "the log does not say how many ranks there are", "--ranks")),
         (ranks == 1, "one rank communicates with nobody"),
         (bool(run.split) and run.groups is None, "ranks were split into groups, and the log does not list them"),
         (
@@ -315,6 +315,11 @@ def _reason_to_skip(test: Test) -> str | None:
         ),
     )
     return next((reason for holds, reason in reasons if holds), None)
+
+
+def _asking(reason: str, flag: str) -> str:
+    """Return a reason with the flag that helps, behind a colon or a question."""
+    return f"{reason}{'' if reason.endswith('?') else ':'} add {flag}"
 
 
 def _section(test: Test, file: str, library: str | None, given: Mapping[str, str]) -> Section:

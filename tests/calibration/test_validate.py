@@ -387,7 +387,7 @@ def test_a_version_that_a_library_prints_and_nobody_knows_is_told(write):
     ("op", "told"),
     [
         ("all_reduce", "the text around the table names all_reduce, which the rows contradict: add op"),
-        ("all_gathr", 'line 1: unknown operation "all_gathr": did you mean "all_gather"?'),
+        ("all_gathr", 'line 1: unknown operation "all_gathr": did you mean "all_gather"? add op'),
     ],
 )
 def test_why_an_operation_is_not_taken_is_told(write, op, told):
@@ -395,6 +395,15 @@ def test_why_an_operation_is_not_taken_is_told(write, op, told):
     with pytest.raises(InputError) as refused:
         validate(write(f"# op={op} ranks=4\n{gathered}"), "hgx_h100")
     assert refused.value.faults[0].what.startswith(told)
+
+
+def test_why_ranks_are_not_taken_is_told(write):
+    half = f"{2**20 / 30e3:.2f} {2**20 / 30e3:.2f} 0"
+    with pytest.raises(InputError) as refused:
+        validate(
+            write(f"# op=broadcast ranks=four\n{2**20} {2**18} float none 0 30.00 {half} 30.00 {half}\n"), "hgx_h100"
+        )
+    assert refused.value.faults[0].what == 'line 1: "four" is no number of ranks: add ranks'
 
 
 def test_graph_and_registered_launches_are_told(write, monkeypatch):

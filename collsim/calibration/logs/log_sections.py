@@ -192,6 +192,7 @@ class LogSection:
             warnings=tuple(settled.notes),
             contradictions=tuple(settled.contradictions),
             no_op=settled.no_op,
+            no_ranks=settled.no_ranks,
         )
 
 

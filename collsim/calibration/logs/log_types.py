@@ -274,8 +274,8 @@ class Test:
     warnings : tuple of str
     contradictions : tuple of str
         What the log denies of what it says elsewhere, or of what the caller does.
-    no_op : str
-        Why what the text says of the operation is not taken; empty if it is, or says nothing.
+    no_op, no_ranks : str
+        Why what the text says of the operation, or of the ranks, is not taken; empty if it is, or says nothing.
     """
 
     op: str | None
@@ -291,6 +291,7 @@ class Test:
     warnings: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()
     no_op: str = ""
+    no_ranks: str = ""
 
     __test__ = False  # not a test of pytest
 

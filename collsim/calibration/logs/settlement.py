@@ -66,6 +66,8 @@ class Settlement:
     contradictions: list[str] = field(default_factory=list)
     no_op: str = ""
     """Why what the text says of the operation is not taken."""
+    no_ranks: str = ""
+    """The same of the ranks."""
 
     def settle(self) -> None:
         """Decide everything, in the order in which one thing rests on another."""
@@ -90,7 +92,7 @@ class Settlement:
         """Say what of the comments before the table cannot be read, and what is said twice, each time otherwise."""
         faults = unread(self.known.comments)
         asked = {kind for kind in faults if self.known.overrides.get(kind)}
-        self.no_op = faults.get("op", "")
+        self.no_op, self.no_ranks = faults.get("op", ""), faults.get("ranks", "")
         self.notes += [fault for kind, fault in faults.items() if kind not in asked and kind != "library"]
         printed = self.facts.printed_versions
         if any(not alike(version, printed[-1]) for version in printed):

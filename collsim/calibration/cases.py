@@ -304,9 +304,9 @@ def _reason_to_skip(test: Test) -> str | None:
     if not len(test.rows):
         return "" if test.first_line and not op else "; ".join(test.warnings) or "no usable row"
     reasons = (
-        (op is None, "the log does not say which operation this is: add --op"),
+        (op is None, _asking(test.no_op or "the log does not say which operation this is", "--op")),
         (op not in OPERATIONS, f"{op} is not modelled"),
-        (ranks is None, "the log does not say how many ranks there are: add --ranks"),
+        (ranks is None, _asking(test.no_ranks or "the log does not say how many ranks there are", "--ranks")),
         (ranks == 1, "one rank communicates with nobody"),
         (bool(run.split) and run.groups is None, "ranks were split into groups, and the log does not list them"),
         (
@@ -315,6 +315,11 @@ def _reason_to_skip(test: Test) -> str | None:
         ),
     )
     return next((reason for holds, reason in reasons if holds), None)
+
+
+def _asking(reason: str, flag: str) -> str:
+    """Return a reason with the flag that helps, behind a colon or a question."""
+    return f"{reason}{'' if reason.endswith('?') else ':'} add {flag}"
 
 
 def _section(test: Test, file: str, library: str | None, given: Mapping[str, str]) -> Section:
@@ -339,6 +344,7 @@ def _section(test: Test, file: str, library: str | None, given: Mapping[str, str
         groups=Lists(run.members).text if run.members else None,
         seats=_unlike_first(run.seats, test.ranks * max(1, len(run.members))),
     )
+    notes += [] if library else _far_version(run)
     return Section(case, file, test.first_line, run.hosts, test.source, (*test.warnings, *notes), test)
 
 
@@ -378,20 +384,35 @@ def _library_of(run: LogRun) -> str | None:
     return nearest_library(f"{family}-{version[0]}") if version and family in ("nccl", "rccl") else None
 
 
+def _far_version(run: LogRun) -> list[str]:
+    """Return a note on a version so old or new that another major one's constants are taken; nothing of others."""
+    from collsim.library.library import RANGES
+
+    taken = _library_of(run)
+    major = int((run.library_version or "").partition(".")[0][:9]) if taken else 0
+    if taken is None or major in {end[0] for end in RANGES[taken.partition("-")[0]]}:
+        return []
+    where = f"line {run.library_line}: " if run.library_line else ""
+    told = f"{where}no constants of {run.library} {run.library_version} are known"
+    return [f"{told}: those of the nearest, {taken}, are taken"]
+
+
 @cache
 def nearest_library(name: str) -> str:
-    """Return the library called *name*; of a newer major version, the newest that is known.
+    """Return the library called *name*; of another major version, the newest or oldest that is known.
 
     >>> nearest_library("nccl-2.28.9"), nearest_library("nccl-2.32.3"), nearest_library("nccl-9.9")
     ('nccl-2.28', 'nccl-2.32', 'nccl-2.30')
+    >>> nearest_library("nccl-1.3")
+    'nccl-2.18'
     """
     from collsim.library import load_library
     from collsim.library.library import RANGES
 
     found = re.match(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)", name.strip().lower())
     if found:
-        version, newest = (int(found[2][:9]), int(found[3][:9])), RANGES[found[1]][1]
-        major, minor = newest if version[0] > newest[0] else version
+        version, (oldest, newest) = (int(found[2][:9]), int(found[3][:9])), RANGES[found[1]]
+        major, minor = newest if version[0] > newest[0] else oldest if version[0] < oldest[0] else version
         return load_library(f"{found[1]}-{major}.{minor}").name
     return load_library(name).name
 

@@ -159,6 +159,8 @@ class Group:
     cases: dict[MeasuredCase, Repeats] = field(default_factory=dict)
     failed: bool = False
     library_version: str | None = None
+    library_fault: str = ""
+    """Why the library of a comment cannot be read."""
 
 
 @dataclass(slots=True)
@@ -258,6 +260,7 @@ class Gathered:
         self.warnings |= {f"{section.file}:{section.line}: {text}": None for text in section.test.contradictions}
         group.failed |= section.test.run.failed
         group.library_version = group.library_version or section.test.run.library_version
+        group.library_fault = group.library_fault or section.test.run.library_fault
         if self.topology is not None and (others := other_gpus(section.test.run.gpus, self.topology)):
             group.notes[f"{others}: the verdicts say nothing of these GPUs"] = None
         for row in section.rows():

@@ -282,7 +282,7 @@ def _checked_log(group: Group, model: _Model, margin: float) -> CheckedLog:
     return CheckedLog(
         group.file, group.line, case, group.hosts, mapping(case, group.hosts, model.topology), tuple(rows),
         health_of(rows, system, margin),
-        (*group.notes, *choice_notes(rows), *_gaps(group.case, case), *_damage(model.topology),
+        (*group.notes, *choice_notes(rows), *_gaps(group.case, case, group.library_fault), *_damage(model.topology),
          *width_notes((row.case.size_bytes, row.wide_because) for row in rows)), group.failed,
         tuple(sorted(refused, key=lambda each: each.case.size_bytes)), group.library_version,
     )  # fmt: skip
@@ -321,10 +321,10 @@ def _row(case: MeasuredCase, found: Repeats, answer: Row) -> JudgedCase:
     )
 
 
-def _gaps(logged: MeasuredCase, told: MeasuredCase) -> Iterator[str]:
-    """Yield in what the prediction is not of what the log measured."""
+def _gaps(logged: MeasuredCase, told: MeasuredCase, library_fault: str) -> Iterator[str]:
+    """Yield in what the prediction is not of what the log measured; *library_fault* is why its library is not read."""
     if logged.library is None and told.library is not None:
-        yield f"the log names no version of the library: taken as {told.library}"
+        yield f"{library_fault or 'the log names no version of the library'}: taken as {told.library}"
     if logged.library is not None and told.library is None:
         yield f"the choice of {logged.library} is not known for these GPUs: the fastest algorithm in the simulator"
     if logged.environment and told.library is None:

@@ -141,7 +141,13 @@ def read_settings(entries: Sequence[str], faults: Faults) -> dict[str, str]:
     >>> read_settings(["NCCL_ALGO=Ring"], Faults())
     {'NCCL_ALGO': 'Ring'}
     """
-    return _pairs(entries, faults, "env", "NAME=VALUE", "write --env NCCL_ALGO=Ring", typed="--env {}=VALUE")
+    return _pairs(entries, faults, "env", "NAME=VALUE", "write --env NCCL_ALGO=Ring", typed=_setting)
+
+
+def _setting(name: str) -> str:
+    from collsim.library.environment import example_of
+
+    return f"--env {example_of(name)}"
 
 
 def read_shares(entries: Sequence[str], faults: Faults) -> dict[str, str]:
@@ -170,14 +176,20 @@ PAIRS = {"overrides": read_overrides, "environment": read_settings, "degrade": r
 
 
 def _pairs(
-    entries: Sequence[str], faults: Faults, where: str, shape: str, hint: str, *, typed: str = ""
+    entries: Sequence[str], faults: Faults, where: str, shape: str, hint: str, *, typed: str | Callable[[str], str] = ""
 ) -> dict[str, str]:
-    """Return entries with an equals sign as a mapping; *typed* is how one goes on that has no such sign."""
+    """Return entries with an equals sign as a mapping; *typed* is how one goes on that has no such sign, or no value
+    where the name says what value.
+    """
     pairs: dict[str, str] = {}
     for entry in entries:
         name, equals, value = (part.strip() for part in entry.partition("="))
         if not equals or not name or not value:
-            own = typed.format(name) if name and not equals else ""
+            own = ""
+            if callable(typed):
+                own = typed(name) if name else ""
+            elif name and not equals:
+                own = typed.format(name)
             example = hint.removeprefix("write ")
             better = hint if not own or own == example else f"write {own}" + f", such as {example}" * ("VALUE" in own)
             faults.append(Fault(f'"{entry}" is not {shape}', where, better))

@@ -19,6 +19,7 @@ __all__ = [
     "THREADS",
     "WARP",
     "Environment",
+    "example_of",
     "is_modelled",
     "read_environment",
     "threads_taken",
@@ -106,6 +107,9 @@ BYTES = (
 """Buffers and the chunks that they are cut into."""
 MOST_BYTES = 2**31 - 1
 """The library keeps the size of a buffer in an int (NCCL src/include/comm.h, buffSizes)."""
+
+MOST_COPIED = 2**63
+"""libfabric reads the threshold as a signed number of 64 bits."""
 
 CHANNEL_VARIABLES = tuple(name for name in (*NUMBERS, *ALIASES) if name.endswith(("NCHANNELS", "CTAS", "NRINGS")))
 """Numbers of channels or their bounds."""
@@ -323,6 +327,21 @@ def is_modelled(name: str) -> bool:
     return name in (*NUMBERS, *LISTS, *ALIASES, *PEERS, *TRANSPORTS, OFI_TUNER)
 
 
+def example_of(name: str) -> str:
+    """Return a variable with a value that it may have.
+
+    >>> example_of("NCCL_BUFFSIZE"), example_of("FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD"), example_of("NCCL_PROTO")
+    ('NCCL_BUFFSIZE=4194304', 'FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD=16384', 'NCCL_PROTO=Simple')
+    """
+    known = ALIASES.get(name, name)
+    if known in LISTS:
+        return f"{name}={'Simple' if known == 'NCCL_PROTO' else 'Ring'}"
+    if known not in NUMBERS:
+        return f"{name}=VALUE"
+    usual = "16384" if known == COPY_THRESHOLD else "4194304" if known in BYTES else "8"
+    return f"{name}={SWITCHES.get(known, usual)}"
+
+
 def with_protocol(variables: Mapping[str, str], proto: str | None) -> dict[str, str]:
     """Return *variables* with those that leave only one protocol: one for collectives, one for messages."""
     if proto is None:
@@ -382,7 +401,7 @@ def _pairs(words: Iterable[str], faults: list[Fault]) -> dict[str, str]:
 
 def _read_number(given: str, name: str, text: str, numbers: dict[str, int], faults: list[Fault]) -> None:
     """Read a number as the library does: decimal, or hexadecimal after 0x; refuse bytes that no buffer can have."""
-    example = f"write {given}={SWITCHES.get(name, '4194304' if name in BYTES else '8')}"
+    example = f"write {example_of(given)}"
     try:
         number = int(text, 0)
     except ValueError:
@@ -391,6 +410,10 @@ def _read_number(given: str, name: str, text: str, numbers: dict[str, int], faul
     if name in BYTES and number != UNSET and not 0 < number <= MOST_BYTES:
         what = f"{given}: {text[:20]} bytes are {'too many' if number > 0 else 'no size'}"
         faults.append(Fault(what, "environment", f"1 to {MOST_BYTES}, such as 4194304"))
+        return
+    if name == COPY_THRESHOLD and not 0 <= number < MOST_COPIED:
+        what = f"{given}: {text[:20]} bytes are {'too many' if number > 0 else 'no size'}"
+        faults.append(Fault(what, "environment", example))
         return
     if number != UNSET or name not in (*BYTES, *AT_LEAST_ONE, *LEFT_IF_LOW):
         numbers[name] = number

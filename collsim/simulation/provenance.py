@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ import numpy as np
 from collsim.collectives import algorithm, family_of
 from collsim.core.units import format_count
 from collsim.fabric.fabric import Fabric, Float
-from collsim.library import Profile, load_profile, profile_names
+from collsim.library import Library, Profile, load_profile, profile_names
+from collsim.library.costs.channel_costs import Protocol
+from collsim.library.costs.direct_pointers import kernel_of
 from collsim.library.environment import BYTES, CHANNEL_VARIABLES, OFI_TUNER
+from collsim.library.library import DEFAULT_LIBRARY, DEFAULT_RCCL
 from collsim.simulation.demand import HEADS_OF_FITS
 from collsim.simulation.request.fields import FIELDS
 from collsim.simulation.request.groups import Lists, ParallelLayout, Split
@@ -41,6 +45,7 @@ __all__ = [
     "set_by_cloud",
     "topology_summary",
     "uncalibrated",
+    "unnamed_library",
     "warnings_of",
 ]
 
@@ -285,14 +290,39 @@ def _warnings_of_profile(topology: Topology, constants: Profile, question: Reque
         told.append(f"nodes differ ({kinds}): {name} holds for all that take part; no such cluster was measured")
     if topology.cluster is not None and not is_calibrated(topology, constants):
         told.append(_stand_in(topology, constants))
-    if question.library is None and not (constants.library and "auto" in question.algo):  # then it cannot run here
-        told.append(f"{name} was fitted to what a library chooses: name one, such as nccl-2.28")
+    if question.library is None and not constants.library and "auto" in question.algo:
+        such = f"such as {DEFAULT_LIBRARY} or {DEFAULT_RCCL}"
+        told.append(f"{name} names no library whose choice auto could follow: add --library with one, {such}")
     launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
     if launch != "stream" and launch not in constants.launches:
         told.append(f"{name} knows nothing of {launch} launches: times are those of stream launches")
     if launch == "graph" and question.registered:
         told.append("registered buffers change nothing with graph launches: replaying a graph registers them too")
     return tuple(told)
+
+
+def unnamed_library(
+    constants: Profile, named: Profile, library: Library, rows: Sequence[Row], *, waiting: Sequence[Row]
+) -> tuple[str, ...]:
+    """Return that a library which nobody named would run the *rows* with other constants, as *named* has them.
+
+    Both profiles are as launched. How soon the host starts a kernel counts only in rows that are *waiting* for it.
+    """
+
+    def otherwise(row: Row, *, started: bool) -> bool:
+        one, other = _costs_of(row, constants), _costs_of(row, named)
+        return one != (other if started else replace(other, floor_s=one.floor_s))
+
+    ran = [row for row in rows if row.algo != "none"]
+    if not any(otherwise(row, started=any(row is each for each in waiting)) for row in ran):
+        return ()
+    told = f'profile "{constants.name}" was fitted to what {library.name} runs, and it runs these kernels otherwise'
+    return (f'{told}: add --library {library.name}, in Python library="{library.name}"',)
+
+
+def _costs_of(row: Row, constants: Profile) -> Protocol:
+    """Return the constants of the kernel of a row."""
+    return constants.protocol(row.proto or "Simple", kernel_of(constants, family_of(row.op, row.algo), row.op))
 
 
 def _stand_in(topology: Topology, constants: Profile) -> str:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from collsim._version import __version__
 from collsim.collectives import algorithm
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import Fault, InputError, UnsupportedError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.core.progress import interrupted
-from collsim.library import Profile, load_profile
+from collsim.library import Profile, load_library, load_profile, system_of
 from collsim.library.costs.hosts import as_hosted, host_words
 from collsim.library.costs.profile_files import AUTO
 from collsim.schedule import Schedule
@@ -38,6 +38,7 @@ from collsim.simulation.provenance import (
     set_by_cloud,
     topology_summary,
     uncalibrated,
+    unnamed_library,
     warnings_of,
 )
 from collsim.simulation.request.fields import Request
@@ -270,6 +271,7 @@ def predict(
     topology, constants = reachable(topology, constants, groups, loaded=bool(question.load))
     if question.hash_seeds:
         refuse_unhashed(topology)
+    plain = asked._replace(topology=topology, constants=constants)
     config = config_of(topology, constants, groups, question)
     question, left_out = with_library(topology, constants, question)
     constants = as_called(topology, constants, question)
@@ -293,6 +295,7 @@ def predict(
         *(() if question.of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
         *_warnings_of_parties(parties, groups, question),
         *approximations(question, rows),
+        *_of_library(plain, launched, rows),
         *lacking(launched, rows),
         *uncalibrated(topology, rows),
         *beyond_library(rows, told.of_library, question),
@@ -328,6 +331,24 @@ def predict(
     )
 
 
+def _of_library(plain: Prepared, launched: Profile, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return that the library of the profile, if it runs here and nobody named one, would run the rows otherwise."""
+    topology, constants, question, _ = plain
+    if question.library is not None or not constants.library or not set(question.algo).isdisjoint(CHOICES):
+        return ()
+    library = load_library(constants.library)
+    try:
+        is_amd = system_of(topology).is_amd
+    except UnsupportedError:
+        return ()
+    if is_amd != (library.family == "rccl"):
+        return ()
+    named = replace(question, library=library)
+    hosted = as_hosted(as_called(topology, constants, named), question.host, library)
+    there = hosted.launched(question.launch, registered=bool(question.registered))
+    return unnamed_library(launched, there, library, rows, waiting=_waiting(rows))
+
+
 def _in_vain(asked: Prepared, rows: Sequence[Row], told_before: Sequence[str]) -> tuple[str, ...]:
     """Return warnings of settings without which all takes as long.
 
@@ -352,8 +373,12 @@ def _in_vain(asked: Prepared, rows: Sequence[Row], told_before: Sequence[str]) -
 
 def _host(shipped: Profile, question: Request, rows: Sequence[Row]) -> str | None:
     """Return what was assumed of the host, where it decides much of some time."""
-    counts = any(row.host_s >= HOST_COUNTS * row.time_s > 0 for row in rows)
-    return host_words(shipped, question.host, question.launch) or None if counts else None
+    return host_words(shipped, question.host, question.launch) or None if _waiting(rows) else None
+
+
+def _waiting(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of whose time the host decides much."""
+    return [row for row in rows if row.host_s >= HOST_COUNTS * row.time_s > 0]
 
 
 def _rows(

@@ -16,7 +16,8 @@ from collsim.core.errors import InputError
 from collsim.core.units import format_bandwidth, format_time
 from collsim.fabric.fabric import memory_need_Bps
 from collsim.library import Profile
-from collsim.library.costs.profile_files import with_copies
+from collsim.library.costs.network_costs import COPIED_FROM_BYTES, EAGER_BYTES
+from collsim.library.costs.profile_files import copies_faster, with_copies
 from collsim.library.environment import COPY_THRESHOLD, PEERS, TRANSPORTS, is_modelled, read_environment
 from collsim.library.peers import peer_level
 from collsim.simulation.request.request import CHOICES, Request
@@ -112,12 +113,8 @@ def idle_variables(runs: Sequence[LoweredRun], question: Request, told_before: S
         known = any(f"{name}=" in warning for warning in told_before)
         if any(f"{name}={value}" in fact.source for run in runs for fact in run.topology.facts):
             continue  # it changes the path
-        copied = name == COPY_THRESHOLD and any(_copies(run, value) for run in runs)
-        if name in TRANSPORTS or (name == COPY_THRESHOLD and not copied):
-            where = "within one node" if runs[0].topology.cluster is None else "on this network"
-            told.append(f"{name}={value} changes nothing {where}")
-            continue
-        if copied:
+        if name in TRANSPORTS or name == COPY_THRESHOLD:
+            told += [f"{name}={value} {effect}"] if (effect := _effect_on_path(name, runs)) else []
             continue
         if name in PEERS and peer_level(runs[0].topology, _ranks(runs), read_environment({name: value})) != peer_level(
             runs[0].topology, _ranks(runs), read_environment({})
@@ -128,10 +125,17 @@ def idle_variables(runs: Sequence[LoweredRun], question: Request, told_before: S
     return tuple(told)
 
 
-def _copies(run: LoweredRun, threshold: str) -> bool:
-    """Return True if hosts copy lines on the network of a run, and a threshold lets them do so by themselves."""
-    threshold_bytes = read_environment({COPY_THRESHOLD: threshold}).number(COPY_THRESHOLD, 0)
-    return run.topology.cluster is not None and with_copies(run.profile, threshold_bytes) is not run.profile
+def _effect_on_path(name: str, runs: Sequence[LoweredRun]) -> str:
+    """Return why a variable of the path changes nothing of some runs; empty if it does."""
+    if runs[0].topology.cluster is None:
+        return "changes nothing within one node"
+    if name != COPY_THRESHOLD:
+        return "changes nothing on this network"
+    if any(copies_faster(run.profile) for run in runs):
+        return ""
+    if any(with_copies(run.profile, EAGER_BYTES) is not run.profile for run in runs):
+        return f"is taken as the default of {COPIED_FROM_BYTES}: on this network it counts from {EAGER_BYTES} on"
+    return "changes nothing on this network"
 
 
 def _ranks(runs: Sequence[LoweredRun]) -> list[int]:

@@ -19,6 +19,7 @@ from collsim.library.costs.profile import Scatter
 from collsim.report.validation import validation_table
 from collsim.topology import load_topology
 
+from .logs.test_reading import row as row_of_log
 from .made_logs import log_text
 
 BOARD = "hgx_h100"
@@ -356,6 +357,53 @@ def test_log_without_a_version(write):
         (log,) = validate(write(log_text()), topology).logs
         assert log.case.library.startswith(library)
         assert any("names no version" in note for note in log.notes)
+
+
+@pytest.mark.parametrize(
+    ("written", "told", "library"),
+    [
+        ("NCCL 1.3", "line 1: no constants of NCCL 1.3 are known: those of the nearest, nccl-2.18,", "nccl-2.18"),
+        ("NCCL 99.1", "line 1: no constants of NCCL 99.1 are known: those of the nearest, nccl-2.30,", "nccl-2.30"),
+        ("oneCCL 2021.3", 'line 1: "oneCCL 2021.3" is no library with known constants', "nccl-2.28"),
+        ("NCCL two", 'line 1: "NCCL two" names no version that can be read', "nccl-2.28"),
+        ("NCCL 2.18", "", "nccl-2.18"),
+    ],
+)  # fmt: skip
+def test_a_version_that_cannot_be_followed_is_told_with_its_line(write, written, told, library):
+    (log,) = validate(write(log_text(lines=(f"# library={written}",))), "hgx_h100").logs
+    assert log.case.library == library
+    assert not any("names no version of the library" in note for note in log.notes)
+    assert any(note.startswith(told) for note in log.notes)
+    (log,) = validate(write(log_text(lines=(f"# library={written}",))), "hgx_h100", library="nccl-2.28").logs
+    assert not any("constants" in note for note in log.notes)
+
+
+def test_a_version_that_a_library_prints_and_nobody_knows_is_told(write):
+    (log,) = validate(write(log_text(lines=("NCCL version 99.1.2",))), "hgx_h100").logs
+    assert any(note.startswith("no constants of NCCL 99.1.2 are known") for note in log.notes)
+
+
+@pytest.mark.parametrize(
+    ("op", "told"),
+    [
+        ("all_reduce", "the text around the table names all_reduce, which the rows contradict: add op"),
+        ("all_gathr", 'line 1: unknown operation "all_gathr": did you mean "all_gather"? add op'),
+    ],
+)
+def test_why_an_operation_is_not_taken_is_told(write, op, told):
+    gathered = row_of_log(2**20, 30.0, 29.0, op="all_gather", ranks=4)
+    with pytest.raises(InputError) as refused:
+        validate(write(f"# op={op} ranks=4\n{gathered}"), "hgx_h100")
+    assert refused.value.faults[0].what.startswith(told)
+
+
+def test_why_ranks_are_not_taken_is_told(write):
+    half = f"{2**20 / 30e3:.2f} {2**20 / 30e3:.2f} 0"
+    with pytest.raises(InputError) as refused:
+        validate(
+            write(f"# op=broadcast ranks=four\n{2**20} {2**18} float none 0 30.00 {half} 30.00 {half}\n"), "hgx_h100"
+        )
+    assert refused.value.faults[0].what == 'line 1: "four" is no number of ranks: add ranks'
 
 
 def test_graph_and_registered_launches_are_told(write, monkeypatch):

@@ -36,6 +36,9 @@ RUN = ("run", "--topo", "mi355x_ubb8", "--op", "all_to_all")
 RANKS = ("run", "--topo", "mi355x_ubb8", "--size", "1M")
 
 
+COPIES = "FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD"
+
+
 def refused(outcome, *words, code=2):
     """Assert that *outcome* is a report with all of *words*."""
     assert "Traceback" not in outcome.err
@@ -71,6 +74,9 @@ def refused(outcome, *words, code=2):
         (("run", "--topo", "mi355x_ubb8", "--op", "all_to_al"), ["--op", '"all_to_al"', 'mean "all_to_all"?']),
         (("run", "--topo", "hgx_h100", "--op", "all_reduce", "--algo", "rnig"), ["--algo", '"rnig"', '"ring"?']),
         ((*RUN, "--dtype", "flaot"), ["-d", '"flaot"', 'mean "float"?']),
+        ((*RUN, "--env", "NCCL_PROTO="), ["--env", "write --env NCCL_PROTO=Simple"]),
+        ((*RUN, "--env", f"{COPIES}="), ["--env", f"write --env {COPIES}=16384"]),
+        ((*RUN, "--env", f"{COPIES}=16K"), ["--env", f"write {COPIES}=16384"]),
         ((*RUN, "--redop", "summ"), ["--redop", '"summ"', 'mean "sum"?']),
         ((*RUN, "--profile", "defualt"), ["--profile", '"defualt"', 'mean "default"?']),
         ((*RUN, "--format", "jsn"), ["--format", '"jsn"', 'mean "json"?']),

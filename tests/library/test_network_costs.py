@@ -177,7 +177,10 @@ class TestCopiesOfTheHost:
     def test_hosts_of_grace_copy_as_fast_as_those_of_x86_with_a_threshold_above_what_they_copy(self):
         usual, low, high = (self.found("alps", threshold) for threshold in (None, 4096, 2**24))
         assert low.rows[0].time_s == usual.rows[0].time_s
-        assert any("changes nothing on this network" in text for text in low.warnings)
+        assert any(
+            "=4096 is taken as the default of 4096: on this network it counts from 16384" in text
+            for text in low.warnings
+        )
         assert not any("FI_CXI" in text for text in high.warnings)
         grace_Bps, x86_Bps = (
             load_profile("auto", load_topology(name)).network.protocol("LL", "ring").host_rate_Bps
@@ -186,6 +189,17 @@ class TestCopiesOfTheHost:
         steps, payload = 2 * (8 - 1), 512 * 1024 / 8 / 4  # all adapters of a node send in every step of a ring
         saved_s = steps * 2 * payload * (1 / grace_Bps - 1 / x86_Bps)  # lines: flags are half of what is on the wire
         assert usual.rows[0].time_s - high.rows[0].time_s == pytest.approx(saved_s, rel=0.05)
+
+    def test_hosts_of_x86_copy_as_fast_anyway(self):
+        usual, high = (self.found("polaris", threshold) for threshold in (None, 2**24))
+        assert high.rows[0].time_s == usual.rows[0].time_s
+        assert any(f"{2**24} changes nothing on this network" in text for text in high.warnings)
+
+    @pytest.mark.parametrize("value", ["16K", "abc", "-5", "-2", str(2**63)])
+    def test_what_is_no_number_of_bytes_is_refused_with_one_that_counts(self, value):
+        with pytest.raises(InputError) as refused:
+            self.found("alps", value)
+        assert "FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD=16384" in refused.value.faults[0].hint
 
     def test_elsewhere_nothing_is_copied(self):
         for topology in ("h100_rail", "alps"):

@@ -163,9 +163,26 @@ def test_a_derived_profile_says_so_and_is_less_sure_unless_it_was_checked(topo, 
     result, base = (simulate(name, "all_reduce", "64M") for name in (topo, H100))
     assert result.profile["derived"]
     assert not result.profile["calibrated"]
-    assert any(told in text for text in result.warnings)
+    (warning,) = (text for text in result.warnings if told in text)
+    assert warning.count(": ") == 1
     one, other = (found.rows[0].time_hi_s / found.rows[0].time_s for found in (base, result))
     assert other == pytest.approx(one**reach)
+
+
+@pytest.mark.parametrize(
+    ("topo", "op", "algo"),
+    [(H100, "all_reduce", "ring"), ("mi300x_ubb8", "all_reduce", "ring"), (H100, "gather", "direct"),
+     (H100, "broadcast", "ring"), ("mi300x_ubb8", "gather", "direct")],
+)  # fmt: skip
+def test_a_library_is_asked_for_where_naming_it_changes_what_runs(topo, op, algo):
+    """The profile's own, with its flag; where it starts the same kernels at the same cost, nothing is said."""
+    unnamed = simulate(topo, op, "16K", algo=algo)
+    library = load_profile("auto", load_topology(topo)).library
+    named = simulate(topo, op, "16K", algo=algo, library=library)
+    told = [text for text in unnamed.warnings if "add --library" in text]
+    assert bool(told) == (unnamed.rows[0].time_s > 1.01 * named.rows[0].time_s)
+    assert all(f'add --library {library}, in Python library="{library}"' in text for text in told)
+    assert not any("add --library" in text for text in named.warnings)
 
 
 def test_a_protocol_without_constants_is_no_line_rate_and_told():

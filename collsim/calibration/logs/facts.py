@@ -19,6 +19,8 @@ __all__ = ["Device", "Facts", "encoded_version", "learn", "learn_debug", "op_nam
 MAX_DEVICES = 1 << 20
 MAX_TEXT = 2000
 MAX_SENTENCE = 200
+MOST_VERSIONS = 4
+"""So many versions that a log prints before one table are kept."""
 
 _PROGRAM = re.compile(
     r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?allv?|all_?to_?all_v|broadcast|bcast|reduce|gather|scatter"
@@ -50,8 +52,6 @@ _ENV_SET = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set (?:by environment )?to 
 _DEBUG_OP = re.compile(r"\bNCCL INFO (AllReduce|AllGather|ReduceScatter|Broadcast|Reduce|AlltoAll\w*|Gather|Scatter): ")
 _COMMUNICATOR = re.compile(r"\bnRanks (\d{1,7}) nNodes (\d{1,7})\b")
 """A communicator that is ready, as NCCL prints it from 2.19 on (src/init.cc, initTransportsRank), and RCCL after it."""
-_NOTE = re.compile(r"(?<![\w-])(op|ranks|nranks|nodes|nnodes)=\s*([\w.-]+)")
-_LIBRARY_NOTE = re.compile(r"(?<![\w-])library=\s*(NCCL|RCCL)\b(?:[ -]v?(\d+\.\d+(?:\.\d+)?))?", re.IGNORECASE)
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([\d.eE+]+)")
 
 _LONG_FLAGS = {
@@ -89,7 +89,10 @@ class Facts:
     library: str | None = None
     library_version: str | None = None
     compiled_version: str | None = None
+    printed_versions: tuple[str, ...] = ()
+    noted_library: str | None = None
     noted_version: str | None = None
+    noted_line: int | None = None
     launch_known: bool = False
     graph_launches: int | None = None
     registered: int | None = None
@@ -261,10 +264,12 @@ def _read_versions(text: str, facts: Facts) -> None:
             facts.library = match[1].upper()
             if kind == "compiled":
                 facts.compiled_version = match[2]
-            elif kind == "library":
-                facts.library_version = match[2].rstrip(".")
-            elif facts.library_version is None:
-                facts.library_version = encoded_version(int(match[2][:9]))
+                continue
+            version = match[2].rstrip(".") if kind == "library" else encoded_version(int(match[2][:9]))
+            if version and version not in facts.printed_versions[:MOST_VERSIONS]:
+                facts.printed_versions = (*facts.printed_versions, version)[:MOST_VERSIONS]
+            if kind == "library" or facts.library_version is None:
+                facts.library_version = version
 
 
 def _read_start(text: str, facts: Facts) -> None:
@@ -289,19 +294,6 @@ def _read_environment(text: str, facts: Facts, sticky: dict[str, str]) -> None:
         target = facts.environment if op_of_program(text) or "env:" in text else sticky
         if len(target) < 1000:
             target[match[1]] = found[:MAX_TEXT].rstrip(";")
-
-
-def _read_note(text: str, facts: Facts) -> None:
-    """Take ``op=``, ``ranks=``, ``nodes=`` and ``library=`` of a comment line."""
-    if not text.lstrip().startswith("#"):
-        return
-    for key, value in _NOTE.findall(text):
-        if key == "op":
-            facts.op_hint = op_name(value) or facts.op_hint
-        elif value.isdigit() and int(value[:9]) > 0:
-            setattr(facts, "told_ranks" if "ranks" in key else "told_nodes", int(value[:9]))
-    if library := _LIBRARY_NOTE.search(text):
-        facts.library, facts.noted_version = facts.library or library[1].upper(), library[2]
 
 
 def _read_average(text: str, facts: Facts) -> None:
@@ -345,10 +337,6 @@ _READERS: tuple[tuple[str, Callable[[str, Facts], None]], ...] = (
     ("Rank", _read_device),
     ("ersion", _read_versions),
     ("compiled with", _read_versions),
-    ("ranks=", _read_note),
-    ("nodes=", _read_note),
-    ("op=", _read_note),
-    ("library=", _read_note),
     ("Avg bus", _read_average),
     ("Out of bounds", _read_verdict),
     ("...", _read_cut),

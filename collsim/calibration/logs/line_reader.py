@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from collsim.calibration.logs.cells import cell_fault, op_of_record, whole_number
+from collsim.calibration.logs.comments import Comments, read_comment, says_the_same, with_statement
 from collsim.calibration.logs.facts import Facts, learn, learn_debug, op_name, op_of_program
 from collsim.calibration.logs.log_sections import LogSection
 from collsim.calibration.logs.log_types import Test
@@ -79,6 +80,8 @@ class LogReader:
         self.marks: set[str] = set()
         self._streams: dict[str, Stream] = {}
         self._shared, self._sticky = Facts(), dict[str, str]()
+        self._comments: Comments = {}
+        self._fresh: set[str] = set()
         self._json: list[str] = []
         self._json_line = self._json_depth = self._json_chars = 0
         self._no_json = False
@@ -198,6 +201,9 @@ class LogReader:
             stream.facts.in_place_only = False
             stream.facts.in_place_first = -1 < text.find("in-place") < text.find("out-of-place")
         learn(text, stream.facts, self._sticky)
+        for kind, said in read_comment(text, line):
+            self._comments = with_statement(self._comments, kind, said, fresh=kind in self._fresh)
+            self._fresh.add(kind)
         self._share(stream.facts)
         if "Avg bus bandwidth" in text:
             self.marks.add("an average")
@@ -232,8 +238,16 @@ class LogReader:
         """Finish a table; the next one without a header of its own inherits what is known."""
         self._finish(stream)
         old = stream.facts
-        again = replace(old, environment=dict(old.environment), copies=0, printed_busbw=None, failed=False)
+        again = replace(
+            old,
+            environment=dict(old.environment),
+            copies=0,
+            printed_busbw=None,
+            failed=False,
+            printed_versions=(),
+        )
         stream.facts = again if keep else Facts()
+        stream.op_before = again.op if keep else None
 
     def _average(self, stream: Stream) -> None:
         if stream.current is None:
@@ -248,18 +262,30 @@ class LogReader:
         """Return the section for a row, a new one where copying operations turn into reducing ones."""
         if not stream.has_rows and stream.before is not None and stream.facts.threads is None:
             stream.inherit()
+        self._hear(stream)
         section = stream.section(line)
         reduces = None if redop is None else redop != "none"
         if None not in (section.last_reduces, reduces) and reduces != section.last_reduces and len(section.table):
             self._next_table(stream)
+            self._hear(stream)
             stream.facts.op = stream.facts.op_hint = None
             section = stream.section(line)
         elif len(section.table) >= MAX_ROWS:
             section.warnings.append(f"a table of more than {MAX_ROWS} rows was parted")
             self._next_table(stream)
+            self._hear(stream)
             section = stream.section(line)
         section.last_reduces = section.last_reduces if reduces is None else reduces
         return section
+
+    def _hear(self, stream: Stream) -> None:
+        """Give the facts of a table that begins what comments say; behind new ones a table without a header begins."""
+        if stream.has_rows:
+            if says_the_same(stream.comments or {}, self._comments):
+                return
+            self._next_table(stream)
+        stream.hear(self._comments, self._fresh)
+        self._fresh.clear()
 
     def _record_line(self, stream: Stream, line: int, text: str) -> bool:
         columns = stream.columns
@@ -299,6 +325,7 @@ class LogReader:
         op = op_of_record(record)
         if stream.has_rows and stream.record_key not in (None, (op, ranks, nodes)):
             self._next_table(stream)
+        self._hear(stream)
         stream.record_key = (op, ranks, nodes)
         facts = stream.facts
         if op:
@@ -393,10 +420,11 @@ class LogReader:
                 section.facts.op, section.facts.op_source = general.op, general.op_source
                 section.facts.op_hint = section.facts.op_hint or general.op_hint
                 section.facts.command = section.facts.command or general.command
-            self.done.extend(section.finish(Known(self.overrides, self._shared, sticky, self.file_op)))
+            comments, stream.comments = stream.comments or {}, None
+            self.done.extend(section.finish(Known(self.overrides, self._shared, sticky, self.file_op, comments)))
 
     def _share(self, facts: Facts) -> None:
-        for name in ("program", "program_version", "library", "library_version", "compiled_version", "noted_version"):
+        for name in ("program", "program_version", "library", "library_version", "compiled_version"):
             if (value := getattr(facts, name)) is not None:
                 setattr(self._shared, name, value)
 

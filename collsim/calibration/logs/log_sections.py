@@ -191,6 +191,8 @@ class LogSection:
             n_dropped=self.n_dropped if first else 0,
             warnings=tuple(settled.notes),
             contradictions=tuple(settled.contradictions),
+            no_op=settled.no_op,
+            no_ranks=settled.no_ranks,
         )
 
 

@@ -209,6 +209,10 @@ class LogRun:
         ``nccl-tests`` or ``rccl-tests``.
     library, library_version : str or None
         ``NCCL`` or ``RCCL``.
+    library_line : int or None
+        Line of the comment that *library_version* is from.
+    library_fault : str
+        Why the library of a comment cannot be read; empty if it can, or there is none.
     gpus : tuple of str
         Names of the GPUs in the list of ranks, each once.
     seats : tuple of (int, int)
@@ -225,6 +229,8 @@ class LogRun:
     program_version: str | None = None
     library: str | None = None
     library_version: str | None = None
+    library_line: int | None = None
+    library_fault: str = ""
     launch: str | None = None
     graph_launches: int | None = None
     registered: int | None = None
@@ -268,6 +274,8 @@ class Test:
     warnings : tuple of str
     contradictions : tuple of str
         What the log denies of what it says elsewhere, or of what the caller does.
+    no_op, no_ranks : str
+        Why what the text says of the operation, or of the ranks, is not taken; empty if it is, or says nothing.
     """
 
     op: str | None
@@ -282,6 +290,8 @@ class Test:
     n_dropped: int = 0
     warnings: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()
+    no_op: str = ""
+    no_ranks: str = ""
 
     __test__ = False  # not a test of pytest
 

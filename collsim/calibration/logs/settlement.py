@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from collsim.calibration.logs.comments import Comments, alike, disagreements, unread
 from collsim.calibration.logs.facts import Device, Facts
 from collsim.calibration.logs.inference import (
     MOST_STRAYS,
@@ -40,12 +41,13 @@ UNJUDGED = frozenset({"all_to_all_v", "hypercube"})
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Knowledge beyond one table: the caller's overrides, the facts and environment of the file, the file's name."""
+    """Knowledge beyond one table: overrides, the file's facts, environment and name, comments before it."""
 
     overrides: Mapping[str, Any]
     shared: Facts
     environment: Mapping[str, str]
     file_op: str | None
+    comments: Comments = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -62,12 +64,17 @@ class Settlement:
     nodes: int | None = None
     lost: list[tuple[int, str]] = field(default_factory=list)
     contradictions: list[str] = field(default_factory=list)
+    no_op: str = ""
+    """Why what the text says of the operation is not taken."""
+    no_ranks: str = ""
+    """The same of the ranks."""
 
     def settle(self) -> None:
         """Decide everything, in the order in which one thing rests on another."""
         overrides = self.known.overrides
         signs = read_signs(self.table, self.ratios)
         printed = _printed_ranks(self.facts)
+        self._note_comments()
         self.op = overrides.get("op") or self._find_op(signs, overrides.get("ranks") or printed)
         self.ranks = overrides.get("ranks") or self._find_ranks(signs, printed)
         nodes = self._find_nodes()
@@ -80,6 +87,23 @@ class Settlement:
         if len(self.table):
             self._note_gaps()
             self._note_rows()
+
+    def _note_comments(self) -> None:
+        """Say what of the comments before the table cannot be read, and what is said twice, each time otherwise."""
+        faults = unread(self.known.comments)
+        asked = {kind for kind in faults if self.known.overrides.get(kind)}
+        self.no_op, self.no_ranks = faults.get("op", ""), faults.get("ranks", "")
+        self.notes += [fault for kind, fault in faults.items() if kind not in asked and kind != "library"]
+        printed = self.facts.printed_versions
+        if any(not alike(version, printed[-1]) for version in printed):
+            self.notes.append(f"the log prints versions {' and '.join(printed)}: {self.facts.library_version} is taken")
+        family, version = self._printed_library()
+        self.notes += disagreements(self.known.comments, family, version)
+
+    def _printed_library(self) -> tuple[str | None, str | None]:
+        """Return library and version as the log prints them, for this table or one before."""
+        facts, shared = self.facts, self.known.shared
+        return facts.library or shared.library, facts.library_version or shared.library_version
 
     def _find_op(self, signs: Signs, ranks: int | None) -> str | None:
         facts = self.facts
@@ -96,7 +120,8 @@ class Settlement:
                     self.notes.append(f"but the rows look like {' or '.join(sorted(allowed))}")
                 return guess
             if guess:
-                self.notes.append(f"{origin} names {guess}, which the rows contradict")
+                self.no_op = f"{origin} names {guess}, which the rows contradict"
+                self.notes.append(self.no_op)
         if len(allowed) == 1 and len(self.table) and signs.ratio:
             self.notes.append(f"the operation, {min(allowed)}, is inferred from the rows")
             return min(allowed)
@@ -219,8 +244,8 @@ class Settlement:
         values = (("op", self.op), ("ranks", self.ranks), ("nodes", self.nodes))
         missing = [name for name, value in values if value is None]
         if missing:
-            given = ", ".join(f"{name}=" for name in missing)
-            self.notes.append(f"not in the log: {', '.join(missing)}; give {given}")
+            flags = ", ".join(f"--{name}" for name in missing)
+            self.notes.append(f"not in the log: {', '.join(missing)}; add {flags}")
         strange = {name for name in table.column("dtype") if name is not None and name not in DTYPES}
         if strange:
             self.notes.append(f"unknown data types: {', '.join(sorted(strange)[:8])}")
@@ -239,7 +264,7 @@ class Settlement:
         """Say what about the run a calibration must know."""
         run = self.run()
         if run.launch is None:
-            self.notes.append("not in the log: stream or graph launch; give launch=")
+            self.notes.append("not in the log: stream or graph launch; add --launch")
         if (run.aggregated or 1) > 1:
             self.notes.append(f"{run.aggregated} operations are aggregated in each launch (-m)")
         if run.blocking:
@@ -257,14 +282,17 @@ class Settlement:
         groups: dict[int, list[int]] = {}
         for rank, device in sorted(facts.devices.items()):
             groups.setdefault(device.group, []).append(rank)
-        library = overrides.get("library") or facts.library or shared.library or _library_of(facts)
-        printed = facts.library_version or shared.library_version or facts.compiled_version
-        version = printed or facts.noted_version or shared.noted_version
+        named, printed = self._printed_library()
+        library = overrides.get("library") or named or facts.noted_library or _library_of(facts)
+        printed = printed or facts.compiled_version
+        noted = facts.noted_version if named in (None, facts.noted_library) and not printed else None
         return LogRun(
             program=facts.program or shared.program,
             program_version=facts.program_version or shared.program_version,
             library=library,
-            library_version=overrides.get("library_version") or version,
+            library_version=overrides.get("library_version") or printed or noted,
+            library_line=facts.noted_line if noted else None,
+            library_fault="" if printed else unread(self.known.comments).get("library", ""),
             launch=overrides.get("launch") or launch,
             graph_launches=graphs,
             registered=_chosen(overrides.get("registered"), facts.registered, 0 if facts.command else None),

@@ -5,9 +5,11 @@ This module imports only the other modules of the reader.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import fields, replace
 from typing import Any
 
+from collsim.calibration.logs.comments import Comments, tell
 from collsim.calibration.logs.facts import Facts
 from collsim.calibration.logs.launchers import NAMED
 from collsim.calibration.logs.log_sections import LogSection
@@ -33,6 +35,10 @@ class Stream:
         self.half: RawRow | None = None
         self.command = ""
         self.record_key: tuple[Any, ...] | None = None
+        self.comments: Comments | None = None
+        """Those that the facts of the table under way hold; None until it begins."""
+        self.op_before: str | None = None
+        """The operation that a table without a header of its own has from the one before."""
 
     @property
     def has_rows(self) -> bool:
@@ -63,15 +69,30 @@ class Stream:
             return
         own = self.facts
         self.facts = replace(
-            self.before, environment=dict(self.before.environment), copies=0, printed_busbw=None, failed=False
+            self.before,
+            environment=dict(self.before.environment),
+            copies=0,
+            printed_busbw=None,
+            failed=False,
+            printed_versions=(),
         )
         for entry in fields(Facts):
             value = getattr(own, entry.name)
             if value and value != 1:
                 setattr(self.facts, entry.name, value)
+        self.op_before = None if own.op else self.facts.op
         if own.op_hint and not own.op:
             self.facts.op = None
         self.before = None
+
+    def hear(self, comments: Comments, fresh: Container[str]) -> None:
+        """Take what comments say before the first row of a table; a *fresh* operation goes before an inherited one."""
+        if self.has_rows or self.comments is comments:
+            return
+        self.comments = comments
+        if "op" in fresh and self.facts.op == self.op_before:
+            self.facts.op = None
+        tell(comments, self.facts)
 
     def flush(self) -> None:
         """Add the row under way with the halves that it has."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collsim.library.costs.channel_costs import LEAST_S, Protocol, Use, soft_max, soft_min
 
-__all__ = ["CHUNKS_TOGETHER", "EAGER_BYTES", "Steps", "steps_of", "windowed_Bps"]
+__all__ = ["CHUNKS_TOGETHER", "COPIED_FROM_BYTES", "EAGER_BYTES", "Steps", "steps_of", "windowed_Bps"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

@@ -18,16 +18,20 @@ from typing import TYPE_CHECKING
 
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError
 from collsim.core.input_files import beside, read_input
+from collsim.library.costs.channel_costs import Origin, Protocol
 from collsim.library.costs.network_costs import EAGER_BYTES
 from collsim.library.costs.profile import NetworkCosts, Profile
 from collsim.library.costs.profile_reader import SCHEMA, read_profile
+from collsim.library.environment import COPY_THRESHOLD
 from collsim.topology.files.reader import MAX_FILE_BYTES, read_document
 
 if TYPE_CHECKING:
     from collsim.library.library import Library
     from collsim.topology import Topology
 
-__all__ = ["load_profile", "profile_for", "profile_names", "with_copies", "with_kernels", "with_symmetric"]
+__all__ = [
+    "copies_faster", "load_profile", "profile_for", "profile_names", "with_copies", "with_kernels", "with_symmetric",
+]  # fmt: skip
 
 FOLDER = Path(__file__).parent / "profiles"
 NETWORKS = FOLDER / "networks"
@@ -203,14 +207,29 @@ def with_copies(profile: Profile, threshold_bytes: int) -> Profile:
         return profile
     x86 = network_for(profile.network.networks[0], "A100", "nccl")
     assert x86 is not None
-    fast_Bps = max(x86.families["ring"]["LL"].host_rate_Bps, lines.host_rate_Bps)
+    fast = x86.families["ring"]["LL"]
+    if lines.host_rate_Bps >= fast.host_rate_Bps:
+        return profile
+    source = f"as hosts of x86 copy, with {COPY_THRESHOLD}={threshold_bytes}"
+    told = {"host_rate_Bps": Origin(x86.name, "host_rate", "assumed", source)}
+
+    def faster(costs: Protocol) -> Protocol:
+        return replace(costs, host_rate_Bps=fast.host_rate_Bps, origins={**costs.origins, **told})
+
     families = {
-        family: {name: replace(costs, host_rate_Bps=fast_Bps) if name == "LL" else costs for name, costs in its.items()}
+        family: {name: faster(costs) if name == "LL" else costs for name, costs in its.items()}
         for family, its in profile.network.families.items()
     }
     network = replace(profile.network, families=families)
     launches = {launch: replace(one, network=network) for launch, one in profile.launches.items()}
     return replace(profile, network=network, launches=launches)
+
+
+def copies_faster(profile: Profile) -> bool:
+    """Return True if `with_copies` made copies of hosts faster."""
+    lines = profile.network.protocol("LL", "ring")
+    told = None if lines is None else lines.origins.get("host_rate_Bps")
+    return told is not None and COPY_THRESHOLD in told.source
 
 
 def with_kernels(profile: Profile, library: Library, topology: Topology) -> Profile:

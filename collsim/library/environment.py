@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 from collsim.core.errors import Fault, InputError, did_you_mean, nearest
+from collsim.library.costs.network_costs import COPY_THRESHOLD
 from collsim.library.library import PROTOCOLS
 from collsim.topology.peers import LEVELS
 
@@ -43,8 +44,6 @@ ALIASES = {
     "RCCL_OVERRIDE_PROTO": "NCCL_PROTO",
 }
 
-COPY_THRESHOLD = "FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD"
-"""Of libfabric's provider for Slingshot: up to which size the host copies into the memory of a GPU by itself."""
 NUMBERS = (
     COPY_THRESHOLD,
     "NCCL_ALLOC_P2P_NET_LL_BUFFERS",

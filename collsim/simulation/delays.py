@@ -15,7 +15,8 @@ import numpy as np
 
 from collsim.simulation.concurrent import GroupTask, time_together
 from collsim.simulation.damage_sample import Sample, slower_links
-from collsim.simulation.limits import EQUALLY_LOADED, LEAST_PART, HurtLink, by_time
+from collsim.simulation.limits import EQUALLY_LOADED, LEAST_PART, by_time, limit_of_hurt
+from collsim.simulation.link_bytes import HurtLink
 from collsim.simulation.result import Limit
 from collsim.simulation.timing import Timing
 
@@ -101,7 +102,7 @@ def _limits(
         assert sample.damaged.topology.damage is not None
         return by_time([*timing.limits, (Limit("wire", sample.damaged.topology.damage.summary, added_s), None)])
     wire, link = next((entry for entry in timing.limits if entry[1] is not None), (None, None))
-    own = hurt.limit(added_s, time_s)
+    own = limit_of_hurt(hurt, added_s, time_s)
     if wire is None or timing.link_bytes[link] > hurt.busy_s * sample.whole.fabric.capacity_Bps[link]:
         return by_time([*timing.limits, (own, None)])
     both_s = wire.time_s + added_s, (wire.half_rate_s or 0.0) + added_s

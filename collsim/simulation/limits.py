@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from collsim.core.units import format_bandwidth, format_time
 from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Origin, Protocol
+from collsim.simulation.link_bytes import HurtLink
 from collsim.simulation.result import Limit
 from collsim.simulation.runs import LoweredRun
 from collsim.simulation.time_parts import Parts
 
-__all__ = ["EQUALLY_LOADED", "LEAST_PART", "HurtLink", "busy", "by_time", "limits_of"]
+__all__ = ["EQUALLY_LOADED", "LEAST_PART", "busy", "by_time", "limit_of_hurt", "limits_of"]
 
 LEAST_PART = 0.005
 """Of a time; smaller parts are not told."""
@@ -29,27 +29,10 @@ MEMORY = "memory of a GPU"
 LATENCY = "latency of links"
 
 
-class HurtLink(NamedTuple):
-    """The link that needs longest for its bytes by what has failed, of as many alike.
-
-    *busy_s* is what it needs at *rate_Bps*, which traffic reaches, *line_s* at line rate; both of these are 0 where
-    nobody knows them.
-    """
-
-    name: str
-    links: int
-    busy_s: float
-    line_s: float = 0.0
-    rate_Bps: float = 0.0
-
-    def limit(self, part_s: float, time_s: float) -> Limit:
-        """Return the limit that the link is, with *part_s* of *time_s*, all of which would double at half its rate."""
-        value = format_bandwidth(self.rate_Bps) if self.rate_Bps else None
-        return Limit("wire", self.name, part_s, self.links, self.utilisation(time_s), half_rate_s=part_s, value=value)
-
-    def utilisation(self, time_s: float) -> float:
-        """Return what it needs over *time_s*."""
-        return min(self.busy_s / time_s, 1.0)
+def limit_of_hurt(hurt: HurtLink, part_s: float, time_s: float) -> Limit:
+    """Return the limit that a link is, with *part_s* of *time_s*, all of which would double at half its rate."""
+    value = format_bandwidth(hurt.rate_Bps) if hurt.rate_Bps else None
+    return Limit("wire", hurt.name, part_s, hurt.links, hurt.utilisation(time_s), half_rate_s=part_s, value=value)
 
 
 def limits_of(

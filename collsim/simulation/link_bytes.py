@@ -12,14 +12,31 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collsim.schedule import Schedule
-    from collsim.simulation.limits import HurtLink
     from collsim.topology import Wiring
 
-__all__ = ["Flows", "LinkBytes", "Sent", "Spans", "Tier"]
+__all__ = ["Flows", "HurtLink", "LinkBytes", "Sent", "Spans", "Tier"]
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 NUMBERS = re.compile(r"[\d/.:-]+$")
+
+
+class HurtLink(NamedTuple):
+    """The link that needs longest for its bytes by what has failed, of as many alike.
+
+    *busy_s* is what it needs at *rate_Bps*, which traffic reaches, *line_s* at line rate; both of these are 0 where
+    nobody knows them.
+    """
+
+    name: str
+    links: int
+    busy_s: float
+    line_s: float = 0.0
+    rate_Bps: float = 0.0
+
+    def utilisation(self, time_s: float) -> float:
+        """Return what it needs over *time_s*."""
+        return min(self.busy_s / time_s, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from collsim.simulation.concurrent import (
     with_lowered,
 )
 from collsim.simulation.exchanges import exchanged, has_classes, is_uneven, stands_but_for_damage, stands_for_all
-from collsim.simulation.limits import busy
+from collsim.simulation.limits import busy, limit_of_hurt
 from collsim.simulation.lowering import relaid
 from collsim.simulation.method import Method
 from collsim.simulation.request.request import Request
@@ -347,7 +347,7 @@ def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
     own_bound_s = algorithm_bound_s(run.fabric, timing.link_bytes)
     if timing.method.part_delay:  # loads are those in order
         own_bound_s = max(own_bound_s, timing.bound.time_s, timing.hurt.line_s if timing.hurt else 0.0)
-    hurt = None if timing.hurt is None else timing.hurt.limit(0.0, timing.time_s)
+    hurt = None if timing.hurt is None else limit_of_hurt(timing.hurt, 0.0, timing.time_s)
     return replace(
         empty,
         time_s=timing.time_s,

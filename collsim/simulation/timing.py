@@ -44,7 +44,8 @@ from collsim.simulation.demand import (
 )
 from collsim.simulation.heralds import passes_lines, without_heralds
 from collsim.simulation.hops import laid
-from collsim.simulation.limits import HurtLink, limits_of
+from collsim.simulation.limits import limits_of
+from collsim.simulation.link_bytes import HurtLink
 from collsim.simulation.lowering import Lowered
 from collsim.simulation.method import Method
 from collsim.simulation.problems import deadlock_faults, problem_of, wire_copies

@@ -16,9 +16,9 @@ from collsim.core.errors import InputError
 from collsim.core.units import format_bandwidth, format_time
 from collsim.fabric.fabric import memory_need_Bps
 from collsim.library import Profile
-from collsim.library.costs.network_costs import COPIED_FROM_BYTES, EAGER_BYTES
+from collsim.library.costs.network_costs import COPIED_FROM_BYTES, COPY_THRESHOLD, EAGER_BYTES
 from collsim.library.costs.profile_files import copies_faster, with_copies
-from collsim.library.environment import COPY_THRESHOLD, PEERS, TRANSPORTS, is_modelled, read_environment
+from collsim.library.environment import PEERS, TRANSPORTS, is_modelled, read_environment
 from collsim.library.peers import peer_level
 from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.runs import LoweredRun

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from collsim.library.costs.channel_costs import LEAST_S, Protocol, Use, soft_max, soft_min
 
-__all__ = ["CHUNKS_TOGETHER", "COPIED_FROM_BYTES", "EAGER_BYTES", "Steps", "steps_of", "windowed_Bps"]
+__all__ = ["CHUNKS_TOGETHER", "COPIED_FROM_BYTES", "COPY_THRESHOLD", "EAGER_BYTES", "Steps", "steps_of", "windowed_Bps"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+COPY_THRESHOLD = "FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD"
+"""Of libfabric's provider for Slingshot: up to which size the host copies into the memory of a GPU by itself."""
 COPIED_FROM_BYTES = 4096
 """Longer messages of lines are copied by the host, where a profile has a rate for that: what libfabric's provider for
 Slingshot takes as safe to copy piecewise (FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD, 4096 by default; logs of Alps that set it

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError
 from collsim.core.input_files import beside, read_input
 from collsim.library.costs.channel_costs import Origin, Protocol
-from collsim.library.costs.network_costs import EAGER_BYTES
+from collsim.library.costs.network_costs import COPY_THRESHOLD, EAGER_BYTES
 from collsim.library.costs.profile import NetworkCosts, Profile
 from collsim.library.costs.profile_reader import SCHEMA, read_profile
-from collsim.library.environment import COPY_THRESHOLD
 from collsim.topology.files.reader import MAX_FILE_BYTES, read_document
 
 if TYPE_CHECKING:

@@ -103,7 +103,7 @@ def prepare(
 def _as_set(constants: Profile, variables: Mapping[str, str]) -> Profile:
     """Return the constants with what *variables* of the environment change of them."""
     from collsim.library import read_environment, with_copies
-    from collsim.library.environment import COPY_THRESHOLD
+    from collsim.library.costs.network_costs import COPY_THRESHOLD
 
     threshold_bytes = read_environment(variables).number(COPY_THRESHOLD, 0)
     return with_copies(constants, threshold_bytes) if threshold_bytes else constants

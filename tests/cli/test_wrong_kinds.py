@@ -103,7 +103,7 @@ COMMANDS = (
     (f"{ON} --degrade gpu:3-5", "--degrade", '"gpu:3-5=50%"'),
     (f"{ON} --degrade gpu:3-5=half", "--degrade", '"gpu:3-5=50%"'),
     (f"{ON} --set scale_out.nodes", "--set", "--set scale_out.nodes=VALUE"),
-    (f"{ON} --env NCCL_PROTO", "--env", "--env NCCL_PROTO=VALUE"),
+    (f"{ON} --env NCCL_PROTO", "--env", "--env NCCL_PROTO=Simple"),
     (f"{ON} --save-config no/such/x.json", "--save-config: no/such/x.json", "write elsewhere"),
     (f"{ON} --format json -o x.csv", "-o", "write to x.json"),
     (f"{ON} --split MOD", "--split", '"MOD 8"'),

@@ -292,7 +292,10 @@ def _path_notes(rows: Sequence[Row]) -> list[str]:
         notes.append("one transfer was simulated for each class of those that have to behave alike: same times")
     if sampled := sum(each.part_delay for each in methods):
         what = "the delay by what has failed was simulated among some of the nodes and grows with the rounds of all"
-        notes.append(f"{format_count(sampled, 'row')}: {what}; from: without it; to: twice as much, which is no proof")
+        sides = (
+            "from: without it, less what ranks are not quite alike by, or what a slower link needs; to: twice as much"
+        )
+        notes.append(f"{format_count(sampled, 'row')}: {what}; {sides}, which is no proof")
     if near := sum(each.nearly_alike and not _doubt(each) for each in methods):
         what = "what is only nearly alike was taken as alike, so times are a little off (docs/scale.md says how much)"
         notes.append(f"{format_count(near, 'row')}: {what}")

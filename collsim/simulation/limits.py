@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collsim.core.units import format_bandwidth, format_time
 from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Origin, Protocol
-from collsim.simulation.link_bytes import HurtLink
 from collsim.simulation.result import Limit
 from collsim.simulation.runs import LoweredRun
 from collsim.simulation.time_parts import Parts
+
+if TYPE_CHECKING:
+    from collsim.simulation.link_bytes import HurtLink
 
 __all__ = ["EQUALLY_LOADED", "LEAST_PART", "busy", "by_time", "limit_of_hurt", "limits_of"]
 

@@ -46,9 +46,12 @@ __all__ = [
     "topology_summary",
     "uncalibrated",
     "unnamed_library",
+    "waits_for_host",
     "warnings_of",
 ]
 
+HOST_COUNTS = 0.1
+"""From this share of a time on the output says what was assumed of the host (chosen)."""
 EXACT = 12
 """Decimals of a share that rounding leaves alone."""
 MOST_BRIDGES = 3
@@ -301,20 +304,22 @@ def _warnings_of_profile(topology: Topology, constants: Profile, question: Reque
     return tuple(told)
 
 
-def unnamed_library(
-    constants: Profile, named: Profile, library: Library, rows: Sequence[Row], *, waiting: Sequence[Row]
-) -> tuple[str, ...]:
+def waits_for_host(row: Row) -> bool:
+    """Return True if the host decides much of the time of a row."""
+    return row.host_s >= HOST_COUNTS * row.time_s > 0
+
+
+def unnamed_library(constants: Profile, named: Profile, library: Library, rows: Sequence[Row]) -> tuple[str, ...]:
     """Return that a library which nobody named would run the *rows* with other constants, as *named* has them.
 
-    Both profiles are as launched. How soon the host starts a kernel counts only in rows that are *waiting* for it.
+    Both profiles are as launched. How soon the host starts a kernel counts only in rows that wait for it.
     """
 
-    def otherwise(row: Row, *, started: bool) -> bool:
+    def otherwise(row: Row) -> bool:
         one, other = _costs_of(row, constants), _costs_of(row, named)
-        return one != (other if started else replace(other, floor_s=one.floor_s))
+        return one != (other if waits_for_host(row) else replace(other, floor_s=one.floor_s))
 
-    ran = [row for row in rows if row.algo != "none"]
-    if not any(otherwise(row, started=any(row is each for each in waiting)) for row in ran):
+    if not any(otherwise(row) for row in rows if row.algo != "none"):
         return ()
     told = f'profile "{constants.name}" was fitted to what {library.name} runs, and it runs these kernels otherwise'
     return (f'{told}: add --library {library.name}, in Python library="{library.name}"',)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from collsim.core.errors import Fault, InputError, UnsupportedError
-from collsim.library import Profile, load_profile, with_kernels, with_symmetric
+from collsim.library import Profile, load_library, load_profile, with_kernels, with_symmetric
 from collsim.library.costs.direct_pointers import with_direct_pointers, with_staged_rings, writes_directly
 from collsim.library.costs.profile_files import AUTO
 from collsim.library.environment import read_environment
@@ -22,7 +22,9 @@ from collsim.topology import Topology
 if TYPE_CHECKING:
     from collsim.library import Library
 
-__all__ = ["as_called", "judged_by", "peer_levels", "peers_in_words", "reachable", "with_errors", "with_library"]
+__all__ = [
+    "as_called", "judged_by", "peer_levels", "peers_in_words", "reachable", "why_not", "with_errors", "with_library",
+]  # fmt: skip
 
 
 def reachable(
@@ -51,19 +53,23 @@ def with_library(topology: Topology, constants: Profile, question: Request) -> t
     """
     looks = not set(CHOICES).isdisjoint(question.algo)
     if question.library is None and constants.library and looks:
-        from collsim.library import load_library, system_of
-
         library = load_library(constants.library)
-        try:
-            system = system_of(topology)
-        except UnsupportedError as error:
-            return question, _alone(question, error.faults[0].what)
-        if system.is_amd == (library.family == "rccl"):
-            return replace(question, library=library), []
-        return question, _alone(question, f"{library.name} does not run on {topology.name}")
+        why = why_not(library, topology)
+        return (question, _alone(question, why)) if why else (replace(question, library=library), [])
     if question.library is None and question.environment:
         raise InputError(Fault("variables of the environment need a library", "environment", "add --library nccl-2.28"))
     return question, [] if question.library is None else _of_unknown(question.library)
+
+
+def why_not(library: Library, topology: Topology) -> str:
+    """Return why a library does not run on a machine; empty if it does."""
+    from collsim.library import system_of
+
+    try:
+        is_amd = system_of(topology).is_amd
+    except UnsupportedError as error:
+        return error.faults[0].what
+    return "" if is_amd == (library.family == "rccl") else f"{library.name} does not run on {topology.name}"
 
 
 def _of_unknown(library: Library) -> list[str]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from collsim._version import __version__
 from collsim.collectives import algorithm
-from collsim.core.errors import Fault, InputError, UnsupportedError
+from collsim.core.errors import Fault, InputError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.core.progress import interrupted
-from collsim.library import Profile, load_library, load_profile, system_of
+from collsim.library import Profile, load_library, load_profile
 from collsim.library.costs.hosts import as_hosted, host_words
 from collsim.library.costs.profile_files import AUTO
 from collsim.schedule import Schedule
@@ -39,6 +39,7 @@ from collsim.simulation.provenance import (
     topology_summary,
     uncalibrated,
     unnamed_library,
+    waits_for_host,
     warnings_of,
 )
 from collsim.simulation.request.fields import Request
@@ -55,6 +56,7 @@ from collsim.simulation.settled import (
     peer_levels,
     peers_in_words,
     reachable,
+    why_not,
     with_errors,
     with_library,
 )
@@ -74,8 +76,6 @@ AsIf = Callable[[Topology, Profile], tuple[Topology, Profile]]
 MOST_WRITTEN = {"pairs": 128, "ranks": 512, None: 512}
 """Ranks of a schedule that is written out, by what its transfers grow with (chosen): NCCL's all-to-all of 1 GiB on 512
 made a file of 900 MB."""
-HOST_COUNTS = 0.1
-"""From this share of a time on the output says what was assumed of the host (chosen)."""
 
 
 def simulate(
@@ -337,16 +337,12 @@ def _of_library(plain: Prepared, launched: Profile, rows: Sequence[Row]) -> tupl
     if question.library is not None or not constants.library or not set(question.algo).isdisjoint(CHOICES):
         return ()
     library = load_library(constants.library)
-    try:
-        is_amd = system_of(topology).is_amd
-    except UnsupportedError:
-        return ()
-    if is_amd != (library.family == "rccl"):
+    if why_not(library, topology):
         return ()
     named = replace(question, library=library)
     hosted = as_hosted(as_called(topology, constants, named), question.host, library)
     there = hosted.launched(question.launch, registered=bool(question.registered))
-    return unnamed_library(launched, there, library, rows, waiting=_waiting(rows))
+    return unnamed_library(launched, there, library, rows)
 
 
 def _in_vain(asked: Prepared, rows: Sequence[Row], told_before: Sequence[str]) -> tuple[str, ...]:
@@ -373,12 +369,7 @@ def _in_vain(asked: Prepared, rows: Sequence[Row], told_before: Sequence[str]) -
 
 def _host(shipped: Profile, question: Request, rows: Sequence[Row]) -> str | None:
     """Return what was assumed of the host, where it decides much of some time."""
-    return host_words(shipped, question.host, question.launch) or None if _waiting(rows) else None
-
-
-def _waiting(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of whose time the host decides much."""
-    return [row for row in rows if row.host_s >= HOST_COUNTS * row.time_s > 0]
+    return host_words(shipped, question.host, question.launch) or None if any(map(waits_for_host, rows)) else None
 
 
 def _rows(

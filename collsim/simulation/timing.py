@@ -45,7 +45,6 @@ from collsim.simulation.demand import (
 from collsim.simulation.heralds import passes_lines, without_heralds
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import limits_of
-from collsim.simulation.link_bytes import HurtLink
 from collsim.simulation.lowering import Lowered
 from collsim.simulation.method import Method
 from collsim.simulation.problems import deadlock_faults, problem_of, wire_copies
@@ -54,7 +53,7 @@ from collsim.simulation.runs import LoweredRun
 from collsim.simulation.time_parts import Chain, Parts, chain_parts, hide_wires
 
 if TYPE_CHECKING:
-    from collsim.simulation.link_bytes import Spans
+    from collsim.simulation.link_bytes import HurtLink, Spans
 
 __all__ = [
     "LEAST_COMPILED",

@@ -115,6 +115,8 @@ def test_what_is_derived_is_less_sure(load):
                 assert math.log(wide.low) == pytest.approx(DERIVED_REACH * math.log(scatter.low))
                 assert (wide.median, wide.rows) == (scatter.median, scatter.rows)
     assert load("extends: hgx_h100\nderived: by x\nchecked: two logs").accuracy == base.accuracy
+    [fault] = faults_of(load, "extends: hgx_h100\nchecked: two logs")
+    assert "is not derived" in fault.what
     assert derived.derived == "by x"
     assert not replace(derived, systems=("s",)).fits("s")
     assert replace(same, systems=("s",)).fits("s")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from collsim.calibration.logs.launchers import NAMED, launched
 from collsim.calibration.logs.printed_rows import Layout
@@ -124,6 +124,11 @@ class Facts:
     in_place_only: bool = False
     in_place_first: bool = False
     printed_busbw: float | None = None
+
+    def for_next(self) -> Facts:
+        """Return what the next table takes over if it has no header of its own: all but what this one alone showed."""
+        environment = dict(self.environment)
+        return replace(self, environment=environment, copies=0, printed_busbw=None, failed=False, printed_versions=())
 
     @property
     def split(self) -> str | None:
@@ -266,7 +271,7 @@ def _read_versions(text: str, facts: Facts) -> None:
                 facts.compiled_version = match[2]
                 continue
             version = match[2].rstrip(".") if kind == "library" else encoded_version(int(match[2][:9]))
-            if version and version not in facts.printed_versions[:MOST_VERSIONS]:
+            if version and version not in facts.printed_versions:
                 facts.printed_versions = (*facts.printed_versions, version)[:MOST_VERSIONS]
             if kind == "library" or facts.library_version is None:
                 facts.library_version = version

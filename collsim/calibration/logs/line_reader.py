@@ -9,7 +9,6 @@ import json
 import re
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from collsim.calibration.logs.cells import cell_fault, op_of_record, whole_number
@@ -237,17 +236,8 @@ class LogReader:
     def _next_table(self, stream: Stream, keep: bool = True) -> None:
         """Finish a table; the next one without a header of its own inherits what is known."""
         self._finish(stream)
-        old = stream.facts
-        again = replace(
-            old,
-            environment=dict(old.environment),
-            copies=0,
-            printed_busbw=None,
-            failed=False,
-            printed_versions=(),
-        )
-        stream.facts = again if keep else Facts()
-        stream.op_before = again.op if keep else None
+        stream.facts = stream.facts.for_next() if keep else Facts()
+        stream.op_before = stream.facts.op
 
     def _average(self, stream: Stream) -> None:
         if stream.current is None:

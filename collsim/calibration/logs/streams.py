@@ -6,7 +6,7 @@ This module imports only the other modules of the reader.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from collsim.calibration.logs.comments import Comments, tell
@@ -68,14 +68,7 @@ class Stream:
         if self.before is None:
             return
         own = self.facts
-        self.facts = replace(
-            self.before,
-            environment=dict(self.before.environment),
-            copies=0,
-            printed_busbw=None,
-            failed=False,
-            printed_versions=(),
-        )
+        self.facts = self.before.for_next()
         for entry in fields(Facts):
             value = getattr(own, entry.name)
             if value and value != 1:

@@ -301,6 +301,8 @@ def read_profile(document: Document, sha256: str, base: Profile | None = None, t
     if isinstance(data.get("scale"), dict) and "extends" not in data:
         reader.fault("there is nothing to scale", ("scale",), "name a profile to extend, such as extends: hgx_h100")
     relative = _scaled(reader, replace(base or BARE, derived="", checked="", systems=(), gpus=()), data)
+    if "checked" in data and not data.get("derived"):
+        reader.fault("checked is said of a profile that is not derived", ("checked",), "say how: derived: '...'")
     if data.get("derived") and not data.get("checked"):
         relative = _less_sure(relative)
     found = _with_figures(reader, relative, data, ())
